@@ -16,13 +16,27 @@ PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$dir
 wheel=$(echo "$directory"/repaired/libdcp-*-py3-none-manylinux*.whl)
 test -f "$wheel" || { echo "no wheel for all versions of Python: $(ls "$directory/repaired")"; exit 1; }
 
-"$python" -m venv "$directory/venv"
-"$directory/venv/bin/pip" install --quiet "$wheel" ml_dtypes
 cd "$directory"
 unset LIBDCP_LIBRARY PYTHONPATH
-for test in structs checkpoint arguments save_load saver; do
-    "$directory/venv/bin/python" "$tests/test_$test.py"
+
+# try_in PYTHON ENVIRONMENT: the tests in an empty environment of that Python
+try_in() {
+    "$1" -m venv "$directory/$2"
+    "$directory/$2/bin/pip" install --quiet "$wheel" ml_dtypes
+    for test in structs checkpoint arguments save_load saver bad_input; do
+        "$directory/$2/bin/python" "$tests/test_$test.py" || { echo "test_$test.py fails with $1"; exit 1; }
+    done
+}
+
+try_in "$python" venv
+# The oldest and newest others that pyenv has here: one wheel is for all of them.
+others=$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python 2>/dev/null | sort -V | while read -r other; do
+    "$other" -c 'import sys; sys.exit(sys.version_info < (3, 9))' && echo "$other"
+done | sed -n '1p;$p' | uniq)
+for other in $others; do
+    try_in "$other" "other_$("$other" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 done
+
 "$directory/venv/bin/python" -m libdcp ls "$tests/../fixtures/basic/ckpt" >"$directory/listed"
 "$directory/venv/bin/dcp" ls "$tests/../fixtures/basic/ckpt" | cmp - "$directory/listed"
 "$directory/venv/bin/python" -c '

@@ -115,6 +115,9 @@ class Arguments(unittest.TestCase):
         libdcp.save({"a": np.arange(6.0).reshape(2, 3)}, self.path)
         with libdcp.open(self.path) as checkpoint:
             place, row = np.zeros((2, 3)), np.zeros((1, 3))
+            if not np.from_dlpack(Exported(place)).flags.writeable:  # as of NumPy before 2.1
+                self.assertRaises(TypeError, checkpoint["a"].read_into, Exported(place))
+                self.skipTest("this NumPy writes into no array that it has by DLPack")
             checkpoint["a"].read_into(Exported(place))
             np.testing.assert_array_equal(place, np.arange(6.0).reshape(2, 3))
             checkpoint["a"].read_into(row[:, ::-1], (1, 0))

@@ -31,7 +31,7 @@ class BadInput(unittest.TestCase):
 
     def run_python(self, text, *arguments):
         program = "import os, sys, threading, numpy as np, libdcp\npath = sys.argv[1]\n" + textwrap.dedent(text)
-        call = [sys.executable, "-c", program, str(self.path), *arguments]
+        call = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, str(self.path), *arguments]
         return subprocess.run(call, capture_output=True, text=True, timeout=120)
 
     # ---- arrays ----

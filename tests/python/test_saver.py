@@ -3,9 +3,13 @@
 
 import asyncio
 import gc
+import os
+import signal
 import tempfile
 import threading
 import unittest
+import unittest.mock
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +84,59 @@ class Savers(unittest.TestCase):
             future.result()
             future.add_done_callback(callback)
         self.assertEqual(called, [future, future])
+
+    def test_control_c_while_a_save_begins_leaves_its_arrays_held(self):
+        begin = libdcp.saving.lib.dcp_save_async_sized
+
+        def interrupted(*arguments):
+            status = begin(*arguments)
+            os.kill(os.getpid(), signal.SIGINT)
+            return status
+
+        class One:
+            def Get_rank(self):
+                return 0
+
+            def Get_size(self):
+                return 1
+
+            def allgather(self, sendobj):
+                return [sendobj]
+
+            def bcast(self, obj, root):
+                return obj
+
+        held = len(libdcp.saving._beginning)
+        for group in (None, libdcp.Group(One())):
+            array = np.full(5_000_000, 7.0)
+            alive = weakref.ref(array)
+            path = self.path / str(group is None)
+            with libdcp.Saver(group=group, staging="overlapped") as saver:
+                with unittest.mock.patch.object(libdcp.saving.lib, "dcp_save_async_sized", interrupted):
+                    with self.assertRaises(KeyboardInterrupt):
+                        saver.save({"a": array}, path)
+                del array
+                for failure in [future.exception() for future in list(libdcp.Future._under_way)]:
+                    self.assertIsInstance(failure, (libdcp.CancelledError, type(None)))
+            if group is None:
+                gc.collect()
+                self.assertIsNone(alive())
+                self.assertEqual(len(libdcp.saving._beginning), held)
+            else:
+                self.assertIsNotNone(alive())
+                self.assertTrue((libdcp.read(path)["a"] == 7).all())
+
+    def test_a_future_outlives_the_loop_that_awaited_it(self):
+        async def work(saver):
+            future = saver.save({"a": np.zeros(5_000_000)}, self.path / "a")
+            asyncio.ensure_future(asyncio.wait_for(future, 60))
+            await asyncio.sleep(0)
+            return future
+
+        with libdcp.Saver() as saver, unittest.mock.patch.object(libdcp.saving._log, "exception") as logged:
+            asyncio.run(work(saver)).result()
+        logged.assert_not_called()
+        self.assertEqual(libdcp.verify(self.path / "a"), [])
 
     def test_pages_stay_in_the_page_cache_or_not(self):
         saver = libdcp.Saver()

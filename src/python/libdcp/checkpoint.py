@@ -253,7 +253,7 @@ def _box(
             rest.append(slice(None, None, part.step))
         else:
             try:
-                if isinstance(part, bool):  # NumPy takes it for a mask
+                if isinstance(part, (bool, np.bool_)):  # NumPy takes it for a mask
                     raise AttributeError
                 position = part.__index__()
             except AttributeError:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import itertools
 import logging
 import threading
 from typing import Any, Callable, ClassVar, Dict, Generator, List, Optional, Set, Tuple
@@ -250,7 +251,8 @@ class Future:
                 ended.set_result(None)
 
         def notify(_: "Future") -> None:
-            loop.call_soon_threadsafe(wake)
+            if not loop.is_closed():  # nobody awaits it there any more
+                loop.call_soon_threadsafe(wake)
 
         self.add_done_callback(notify)
         yield from ended.__await__()
@@ -274,6 +276,11 @@ class Future:
             self._group.callbacks.raise_first()
         return status
 
+
+# What saves that begin point to. KeyboardInterrupt may come between the library's call and the future
+# that holds it; then it stays here, as the save may be under way.
+_beginning: Dict[int, Tuple[Any, ...]] = {}
+_numbers = itertools.count()
 
 # Before Python ends: the library's own wait at the end of the process comes when callbacks cannot
 # be called any more.
@@ -350,8 +357,22 @@ class Saver:
                 memory_limit, page_cache,
             )  # fmt: skip
             tree, refused = state_of(state, False, self._group is not None)
-            handle = self._begin(tree, place, options, refused)
-            return Future(handle, tuple(tree.held), self._group)
+            root, held = tree.handle, tuple(tree.held)
+            begun: List[Future] = []
+
+            def begin() -> None:
+                begun.append(self._begin(root, held, place, options, refused))
+
+            if self._group:
+                begin()
+            else:
+                try:
+                    interruptible(begin, lambda: None)
+                except KeyboardInterrupt:
+                    for future in begun:
+                        future.cancel()
+                    raise
+            return begun[0]
         finally:
             for each in (tree, fields):
                 if each:
@@ -359,27 +380,32 @@ class Saver:
 
     def _begin(
         self,
-        tree: State,
+        root: Optional[int],
+        held: Tuple[Any, ...],
         place: bytes,
         options: structs.dcp_save_options,
         refused: Optional[Exception],
-    ) -> int:
+    ) -> Future:
         handle = ctypes.c_void_p()
         with self._lock:  # threads take turns
             if self._handle is None:
                 raise ValueError("the saver is closed")
             options.chain = self._handle
+            key = next(_numbers)
+            _beginning[key] = held
             status = lib.dcp_save_async_sized(
-                tree.handle,
-                place,
-                ctypes.byref(options),
-                ctypes.sizeof(options),
-                ctypes.byref(handle),
+                root, place, ctypes.byref(options), ctypes.sizeof(options), ctypes.byref(handle)
             )
-            if refused:
-                raise refused
-            check(status)
-        return int(handle.value or 0)
+            try:
+                if refused:
+                    raise refused
+                check(status)
+                future = Future(int(handle.value or 0), held, self._group)
+            except Exception:
+                del _beginning[key]
+                raise
+            del _beginning[key]
+            return future
 
     def close(self) -> None:
         """Waits for the save that is under way."""
