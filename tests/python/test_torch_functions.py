@@ -147,6 +147,23 @@ class OneProcess(unittest.TestCase):
                 self.assertEqual(bits(place), bits(state[name]), name)
                 self.assertEqual((place.stride(), place.data_ptr()), (strides[name], pointers[name]))
 
+    def test_autograd_notices_what_a_load_has_written(self):
+        weight = torch.nn.Parameter(torch.ones(3))
+        ours.save({"w": weight, "t": (torch.ones(3),)}, checkpoint_id=self.path)
+        loads = (
+            lambda: dcp.load({"w": weight}, checkpoint_id=self.path),
+            lambda: ours.load({"w": weight}, checkpoint_id=self.path),
+            lambda: dcp.load({"w": weight}, storage_reader=ours.FileSystemReader(self.path)),
+            lambda: libdcp.load({"w": weight}, self.path),
+            lambda: libdcp.load({"t": (weight,)}, self.path),
+            lambda: libdcp.open(self.path)["w"].read_into(weight),
+        )
+        for load in loads:
+            product = (weight * weight).sum()
+            load()
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                product.backward()
+
     def test_modules_and_optimizers(self):
         def make(seed):
             torch.manual_seed(seed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -141,6 +142,17 @@ def _by_dlpack(array: Any, writable: bool) -> "np.ndarray[Any, Any]":
         if writable or not hasattr(array, "__array__"):
             raise TypeError("a %s: %s" % (type(array).__qualname__, error)) from error
     return np.asarray(array)
+
+
+def mark_written(arrays: Iterable[Any]) -> None:
+    """Tells PyTorch that tensors were written, of which it may need the earlier values."""
+    torch: Any = sys.modules.get("torch")
+    mark: Any = getattr(torch.autograd.graph, "increment_version", None) if torch else None
+    if mark is None:  # no PyTorch, or one before 2.1
+        return
+    for array in arrays:
+        if isinstance(array, torch.Tensor):
+            mark(array)
 
 
 def has_memory(tensor: Any) -> bool:
@@ -441,6 +453,7 @@ def fill_from_memory(
     size = _dtypes.size_of(dtype)
     target = _view_of_memory(size, sizes, memory.address, memory.strides)
     target[...] = _view_of_memory(size, sizes, address, strides)
+    mark_written([memory.held])
     return True
 
 

@@ -27,7 +27,7 @@ from . import _dtypes
 from . import _structs as structs
 from ._library import check, lib, path_bytes, release_with, texts, whole_number
 from ._state import State, gather_bytes
-from ._values import _Memory
+from ._values import _Memory, mark_written
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -151,7 +151,10 @@ class Tensor:
             found = _dtypes.name_of(memory.dtype)
             raise TypeError("%s is %s, the array is %s" % (self.name, self.dtype, found))
         at = [whole_number(offset, "an offset", 64) for offset in offsets]
-        self._read_into(at or (0,) * self.ndim, memory.sizes, memory.strides, memory.address)
+        try:
+            self._read_into(at or (0,) * self.ndim, memory.sizes, memory.strides, memory.address)
+        finally:
+            mark_written([memory.held])
 
     def map(self, chunk: int = 0) -> "np.ndarray[Any, Any]":
         """Shows a stored chunk (the whole tensor if it is stored as one) without copying it.

@@ -12,6 +12,7 @@ from ._library import ERR_FORMAT, check, interruptible, lib, path_bytes, texts, 
 from ._placing import Loaded, put_back
 from ._progress import Progress, Watch
 from ._state import State, state_of
+from ._values import mark_written
 from .checkpoint import Checkpoint, PathLike, Tensor
 from .checkpoint import open as open_checkpoint
 from .groups import Group, handle_of
@@ -128,6 +129,7 @@ def _fill(
             return _lines(report)
         finally:
             lib.dcp_load_report_free(report)
+            mark_written(tree.held)
 
     return call() if group else interruptible(call, watch.cancel)
 

@@ -19,7 +19,7 @@ from .._errors import FormatError, MismatchError, NotFoundError, UnsupportedErro
 from .._library import interruptible, lib, path_bytes
 from .._progress import Watch
 from .._state import State, gather_bytes
-from .._values import Unpacker
+from .._values import Unpacker, mark_written
 from ..checkpoint import Checkpoint
 from ..checkpoint import open as open_checkpoint
 from ..loading import _lines
@@ -65,10 +65,13 @@ def load(
         storage_reader.reset(checkpoint_id)
     states = ways.States(state_dict, is_sorted=True)
     ranks = ranks_of(process_group, no_dist)
+    elsewhere = ""
     try:
         _load(states, (storage_reader, checkpoint_id), planner, ranks)
     except Elsewhere as why:
-        ways.say_elsewhere("load", str(why))
+        elsewhere = str(why)
+    if elsewhere:
+        ways.say_elsewhere("load", elsewhere)
         states.check("read", ranks)
         if storage_reader is None and ways.is_local(checkpoint_id):
             storage_reader, checkpoint_id = FileSystemReader(checkpoint_id), None
@@ -180,6 +183,7 @@ def _fill(tree: State, path: Path, partial: bool, ranks: Ranks) -> Set[str]:
             return {line.name for line in lines if line.kind == "missing"}
         finally:
             lib.dcp_load_report_free(report)
+            mark_written(tree.held)
 
     return call() if ranks.group else interruptible(call, watch.cancel)
 
