@@ -215,6 +215,32 @@ void objects_are_stateful()
     REQUIRE(dcp::open(where / "a").value<int>("counter.inner.twice") == 6);
 }
 
+void texts_with_a_nul_are_not_cut()
+{
+    folder where;
+    dcp::state state{{"a", 1}};
+    std::string cut = (where / "a") + std::string("\0b", 2);
+    auto refused = [](const dcp::error &failure) {
+        return failure.status() == DCP_ERR_ARGUMENT &&
+               std::string(failure.what()).find("goes on behind a NUL") != std::string::npos;
+    };
+    REQUIRE(refused(THROWN(dcp::error, dcp::save(state, cut))));
+    REQUIRE(refused(THROWN(dcp::error, dcp::save_async(state, cut))));
+    dcp::save_options files;
+    files.extra_files.push_back({std::string("x\0y", 3), {}});
+    REQUIRE(refused(THROWN(dcp::error, dcp::save(state, where / "a", files))));
+    dcp::save(state, where / "a");
+    REQUIRE(refused(THROWN(dcp::error, dcp::load(state, cut))));
+    REQUIRE(refused(THROWN(dcp::error, dcp::open(cut))));
+    REQUIRE(refused(THROWN(dcp::error, dcp::verify(cut))));
+    dcp::load_options options;
+    options.include = {std::string("a\0b", 3)};
+    REQUIRE(refused(THROWN(dcp::error, dcp::load(state, where / "a", options))));
+    dcp::save_chain_options chain;
+    chain.fallback_path = cut;
+    REQUIRE(refused(THROWN(dcp::error, dcp::save_chain(chain))));
+}
+
 void progress_and_commit_throw_through()
 {
     folder where;
@@ -299,6 +325,7 @@ int main()
                        {"faults and runs are listed", faults_and_runs_are_listed},
                        {"stateful entries throw through", stateful_entries_throw_through},
                        {"objects are stateful", objects_are_stateful},
+                       {"texts with a NUL are not cut", texts_with_a_nul_are_not_cut},
                        {"progress and commit throw through", progress_and_commit_throw_through},
                        {"hooks of C throw through", hooks_of_c_throw_through},
                        {"other ranks are told", other_ranks_are_reported}});

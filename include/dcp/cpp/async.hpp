@@ -279,7 +279,7 @@ inline future save_async(state &tree, const std::string &path, const save_option
     auto kept = std::make_unique<std::shared_ptr<detail::async_call>>(call);
     detail::lowered_save lowered(options, call->functions);
     dcp_future *begun = nullptr;
-    dcp_status status = dcp_save_async(tree.get(), path.c_str(), &lowered.c, &begun);
+    dcp_status status = dcp_save_async(tree.get(), detail::text_of(path), &lowered.c, &begun);
     if (status != DCP_OK)
         detail::finish(status, tree, options, call->functions.carrier);
     future result(begun, call);
@@ -321,7 +321,7 @@ class save_chain
         if (options.group.get())
             c.group = options.group.get();
         if (!options.fallback_path.empty())
-            c.fallback_path = options.fallback_path.c_str();
+            c.fallback_path = detail::text_of(options.fallback_path);
         dcp_save_chain *made = nullptr;
         dcp_status status = dcp_save_chain_new(&c, &made);
         if (status != DCP_OK)

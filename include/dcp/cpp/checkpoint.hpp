@@ -73,7 +73,7 @@ class checkpoint
         c.members = members.data();
         c.member_count = members.size();
         dcp_checkpoint *opened = nullptr;
-        storage_.finish(dcp_checkpoint_open(path.c_str(), &c, &opened));
+        storage_.finish(dcp_checkpoint_open(detail::text_of(path), &c, &opened));
         handle_.reset(opened);
     }
     /** Of C: takes a checkpoint. */
@@ -238,7 +238,7 @@ class checkpoint
     std::string read_extra_file(const std::string &name, const dcp_read_options &options = {})
     {
         std::size_t index = 0;
-        check(dcp_checkpoint_find_extra_file(get(), name.c_str(), &index));
+        check(dcp_checkpoint_find_extra_file(get(), detail::text_of(name), &index));
         std::string bytes(static_cast<std::size_t>(extra_file(index).size), '\0');
         storage_.finish(
             dcp_checkpoint_read_extra_file(get(), index, bytes.data(), bytes.size(), &options));
@@ -335,7 +335,7 @@ inline std::vector<fault> verify(const std::string &path, const open_options &op
     c.member_count = members.size();
     std::uint64_t count = 0;
     dcp_status status = dcp_verify(
-        path.c_str(), &c,
+        detail::text_of(path), &c,
         [](void *context, const char *file, std::uint64_t offset, const char *name,
            const char *what) {
             auto *self = static_cast<faults *>(context);
@@ -356,7 +356,8 @@ inline dcp_copied copy(const std::string &path, const std::string &destination,
     dcp_copied copied{};
     options.source = from.get();
     options.destination = to.get();
-    dcp_status status = dcp_checkpoint_copy(path.c_str(), destination.c_str(), &options, &copied);
+    dcp_status status =
+        dcp_checkpoint_copy(detail::text_of(path), detail::text_of(destination), &options, &copied);
     if (status != DCP_OK) {
         error failure(status);
         from.rethrow();
@@ -374,7 +375,7 @@ inline dcp_removal remove(const std::string &path, const storage &where = {})
     dcp_removal removal{};
     dcp_remove_options options{};
     options.storage = where.get();
-    where.finish(dcp_checkpoint_remove(path.c_str(), &options, &removal));
+    where.finish(dcp_checkpoint_remove(detail::text_of(path), &options, &removal));
     return removal;
 }
 

@@ -58,6 +58,19 @@ inline void check(dcp_status status)
         throw error(status);
 }
 
+namespace detail
+{
+
+/* A text for C, which would see its end at a NUL. */
+inline const char *text_of(const std::string &text)
+{
+    if (text.find('\0') != std::string::npos)
+        throw error(DCP_ERR_ARGUMENT, "\"" + std::string(text.c_str()) + "\" goes on behind a NUL");
+    return text.c_str();
+}
+
+} // namespace detail
+
 /**
  * Takes exceptions across functions in C, for tables of functions that a program fills in itself
  * (planners, storages, devices, groups). A function of the table does its work in run(); what that

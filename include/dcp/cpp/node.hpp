@@ -52,11 +52,8 @@ class key
     {
     }
     /** @throw error DCP_ERR_ARGUMENT for text with a NUL in it. */
-    key(const std::string &text) : text_(text.c_str())
+    key(const std::string &text) : text_(detail::text_of(text))
     {
-        if (text.find('\0') != std::string::npos)
-            throw error(DCP_ERR_ARGUMENT,
-                        "the key \"" + std::string(text.c_str()) + "\" goes on behind a NUL");
     }
     const char *get() const noexcept
     {

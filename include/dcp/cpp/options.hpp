@@ -131,7 +131,7 @@ inline std::vector<const char *> texts(const std::vector<std::string> &strings)
     std::vector<const char *> pointers;
     pointers.reserve(strings.size());
     for (const std::string &text : strings)
-        pointers.push_back(text.c_str());
+        pointers.push_back(text_of(text));
     return pointers;
 }
 
@@ -179,8 +179,8 @@ struct lowered_save {
             c.after_commit_context = &functions;
         }
         for (const extra_file &file : options.extra_files)
-            extra_files.push_back(
-                {sizeof(dcp_extra_file), file.name.c_str(), file.bytes.data(), file.bytes.size()});
+            extra_files.push_back({sizeof(dcp_extra_file), detail::text_of(file.name),
+                                   file.bytes.data(), file.bytes.size()});
         if (!extra_files.empty()) {
             c.extra_files = extra_files.data();
             c.extra_file_count = extra_files.size();
@@ -212,7 +212,8 @@ struct lowered_load {
         set(exclude, c.exclude, c.exclude_count);
         set(members, c.members, c.member_count);
         for (const rename &rule : options.renames)
-            renames.push_back({rule.kind, rule.wanted.c_str(), rule.stored.c_str()});
+            renames.push_back(
+                {rule.kind, detail::text_of(rule.wanted), detail::text_of(rule.stored)});
         if (!renames.empty()) {
             c.renames = renames.data();
             c.rename_count = renames.size();

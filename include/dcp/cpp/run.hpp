@@ -30,7 +30,7 @@ class run_list
         options.storage = where.get();
         options.latest_only = latest_only;
         dcp_run_list *found = nullptr;
-        where.finish(dcp_run_list_read(path.c_str(), &options, &found));
+        where.finish(dcp_run_list_read(detail::text_of(path), &options, &found));
         handle_.reset(found);
     }
 

@@ -28,7 +28,7 @@ inline void save(state &tree, const std::string &path, const save_options &optio
 {
     detail::call_functions functions{options.progress, options.after_commit, {}};
     detail::lowered_save lowered(options, functions);
-    detail::finish(dcp_save(tree.get(), path.c_str(), &lowered.c), tree, options,
+    detail::finish(dcp_save(tree.get(), detail::text_of(path), &lowered.c), tree, options,
                    functions.carrier);
 }
 
@@ -40,8 +40,8 @@ inline dcp_estimate save_estimate(state &tree, const std::string &path,
     estimate.size_of = sizeof estimate;
     detail::call_functions functions{options.progress, nullptr, {}};
     detail::lowered_save lowered(options, functions);
-    detail::finish(dcp_save_estimate(tree.get(), path.c_str(), &lowered.c, &estimate), tree,
-                   options, functions.carrier);
+    detail::finish(dcp_save_estimate(tree.get(), detail::text_of(path), &lowered.c, &estimate),
+                   tree, options, functions.carrier);
     return estimate;
 }
 
@@ -113,7 +113,7 @@ inline load_report load(state &tree, const std::string &path, const load_options
     dcp_load_report *found = nullptr;
     detail::call_functions functions{options.progress, nullptr, {}};
     detail::lowered_load lowered(options, functions);
-    dcp_status status = dcp_load(tree.get(), path.c_str(), &lowered.c, &found);
+    dcp_status status = dcp_load(tree.get(), detail::text_of(path), &lowered.c, &found);
     owner<dcp_load_report, dcp_load_report_free> kept(found);
     detail::finish(status, tree, options, functions.carrier, [&](const error &failure) {
         if (kept)

@@ -133,11 +133,11 @@ struct storage_adapter {
     {
         dcp_status refused = DCP_OK;
         dcp_status status = self(context)->run([&] {
-            self(context)->own->list(static_cast<const char *>(directory),
-                                     [&](const std::string &name) {
-                                         if (refused == DCP_OK)
-                                             refused = visitor(visitor_context, name.c_str());
-                                     });
+            self(context)->own->list(
+                static_cast<const char *>(directory), [&](const std::string &name) {
+                    if (refused == DCP_OK)
+                        refused = visitor(visitor_context, detail::text_of(name));
+                });
         });
         return status == DCP_OK ? refused : status;
     }
@@ -236,7 +236,7 @@ class storage
             exception_carrier carrier;
         } found;
         finish(dcp_storage_list(
-            table_, id.c_str(),
+            table_, detail::text_of(id),
             [](void *context, const char *name) {
                 auto *into = static_cast<names *>(context);
                 return into->carrier.run([&] { into->all.emplace_back(name); });
@@ -248,7 +248,7 @@ class storage
     /** Removes one file of a directory, see dcp_storage_remove(). */
     void remove(const std::string &id, const std::string &name) const
     {
-        finish(dcp_storage_remove(table_, id.c_str(), name.c_str()));
+        finish(dcp_storage_remove(table_, detail::text_of(id), detail::text_of(name)));
     }
 
     /** Ends a call of the library with the storage: after a failure, throws what a function of the
