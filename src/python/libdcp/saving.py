@@ -282,6 +282,35 @@ class Future:
 _beginning: Dict[int, Tuple[Any, ...]] = {}
 _numbers = itertools.count()
 
+
+def begin_save(
+    root: Optional[int],
+    held: Tuple[Any, ...],
+    place: bytes,
+    options: structs.dcp_save_options,
+    group: Optional[Group],
+    refused: Optional[Exception] = None,
+) -> Future:
+    """The future of a save of a tree. held: what the tree and options point to. refused: is raised
+    when the other ranks have learned of it."""
+    handle = ctypes.c_void_p()
+    key = next(_numbers)
+    _beginning[key] = held
+    status = lib.dcp_save_async_sized(
+        root, place, ctypes.byref(options), ctypes.sizeof(options), ctypes.byref(handle)
+    )
+    try:
+        if refused:
+            raise refused
+        check(status)
+        future = Future(int(handle.value or 0), held, group)
+    except Exception:
+        del _beginning[key]
+        raise
+    del _beginning[key]
+    return future
+
+
 # Before Python ends: the library's own wait at the end of the process comes when callbacks cannot
 # be called any more.
 atexit.register(lib.dcp_finish_saves)
@@ -386,26 +415,11 @@ class Saver:
         options: structs.dcp_save_options,
         refused: Optional[Exception],
     ) -> Future:
-        handle = ctypes.c_void_p()
         with self._lock:  # threads take turns
             if self._handle is None:
                 raise ValueError("the saver is closed")
             options.chain = self._handle
-            key = next(_numbers)
-            _beginning[key] = held
-            status = lib.dcp_save_async_sized(
-                root, place, ctypes.byref(options), ctypes.sizeof(options), ctypes.byref(handle)
-            )
-            try:
-                if refused:
-                    raise refused
-                check(status)
-                future = Future(int(handle.value or 0), held, self._group)
-            except Exception:
-                del _beginning[key]
-                raise
-            del _beginning[key]
-            return future
+            return begin_save(root, held, place, options, self._group, refused)
 
     def close(self) -> None:
         """Waits for the save that is under way."""

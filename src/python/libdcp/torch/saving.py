@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.utils import _api_bc_check
 from .. import _structs as structs
 from .. import saving as _saving
 from .._errors import Error, UnsupportedError
-from .._library import check, interruptible, lib, path_bytes
+from .._library import interruptible, lib, path_bytes
 from .._progress import Watch
 from .._state import State
 from . import ways
@@ -251,17 +251,10 @@ def _begin(
         try:
             one = _Save(states, place, planner, ranks, ranks.async_plans)
             one.options.chain = ranks.chain_of_saves()
-            handle = ctypes.c_void_p()
-            check(
-                lib.dcp_save_async_sized(
-                    one.tree.handle,
-                    one.path,
-                    ctypes.byref(one.options),
-                    ctypes.sizeof(one.options),
-                    ctypes.byref(handle),
-                )
+            begun = _saving.begin_save(
+                one.tree.handle, one.held, one.path, one.options, ranks.group
             )
-            return _future_of(one, _saving.Future(int(handle.value or 0), one.held, ranks.group))
+            return _future_of(one, begun)
         except Elsewhere:
             raise
         except Exception as error:
