@@ -98,6 +98,21 @@ class Torch(unittest.TestCase):
             self.assertTrue(equal(state(1), found))
             self.assertTrue(all(place is part for place, part in zip(places, found["t"])))
 
+    def test_parts_are_read_into_tensors_of_any_dtype(self):
+        whole = torch.randn(6, 4)
+        kinds = (torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.complex32)
+        libdcp.save({str(kind): whole.to(kind) for kind in kinds}, self.path)
+        with libdcp.open(self.path) as checkpoint:
+            for kind in kinds:
+                place = torch.zeros(4, 3, dtype=kind).t()  # columns lie apart
+                checkpoint[str(kind)].read_into(place, (2, 0))
+                self.assertEqual(bits(place), bits(whole.to(kind)[2:5]))
+                with self.assertRaisesRegex(TypeError, "the array is int32"):
+                    checkpoint[str(kind)].read_into(torch.zeros(3, 4, dtype=torch.int32))
+                place.untyped_storage().resize_(place.element_size())
+                with self.assertRaisesRegex(TypeError, "has no memory of its own"):
+                    checkpoint[str(kind)].read_into(place)
+
     def test_entries_that_pytorch_leaves_out_shift_no_others(self):
         dcp.save({"a": [{}, torch.ones(2), [{}, torch.zeros(1)]], "b": {}}, checkpoint_id=self.path)
         found = libdcp.read(self.path)

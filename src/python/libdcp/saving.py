@@ -83,7 +83,8 @@ def save(
     """Saves a state as a checkpoint, a directory.
 
     state: nested dicts, lists and tuples of arrays (NumPy, DLPack, PyTorch in host memory),
-    :class:`Sharded` tensors, and plain values. path: of the directory. group: the ranks that save
+    :class:`Sharded` tensors, and plain values; until this returns, nothing may free or shrink the
+    storage of a tensor of PyTorch's, which has no way to hold one. path: of the directory. group: the ranks that save
     together, each its own part; collective.
     overwrite: replace a checkpoint that is there, whole, at the moment of the commit; else that is
     ExistsError. step, info: for ``metadata.json``. threads: files of this rank. sync: wait until
