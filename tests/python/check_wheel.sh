@@ -30,7 +30,7 @@ try_in() {
 
 try_in "$python" venv
 # The oldest and newest others that pyenv has here: one wheel is for all of them.
-others=$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.*/bin/python 2>/dev/null | sort -V | while read -r other; do
+others=$(ls -d "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.*/bin/python 2>/dev/null | sort -V | while read -r other; do
     "$other" -c 'import sys; sys.exit(sys.version_info < (3, 9))' && echo "$other"
 done | sed -n '1p;$p' | uniq)
 for other in $others; do
