@@ -178,7 +178,7 @@ static dcp_status check_all_comes(const struct state_transfer *transfer,
 {
     uint32_t rank = (uint32_t)dcp_group_rank(transfer->options->group);
     const struct load_plan *plan = transfer->plan;
-    struct load_plan rest;
+    struct load_plan rest = {0};
     dcp_status status = load_share_rest(share, rank, plan, transfer->whole, &rest);
     const struct load_plan *left = objects ? plan : &rest;
     for (size_t i = 0; i < left->count && status == DCP_OK; i++) {
