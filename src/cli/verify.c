@@ -207,9 +207,9 @@ const struct command command_verify = {
     .purpose = "check every file, checksum and chunk",
     .description =
         "Reads the whole checkpoint: every file is there and as long as it should be, every "
-        "checksum is right, every tensor is covered by its chunks and no two of them overlap. Each "
-        "fault is a line: file, offset, name and what is wrong. What has no checksum is told as a "
-        "note.\n",
+        "checksum is right, every tensor is covered by its chunks and no two of them overlap, and "
+        "the metadata.json that this library writes is JSON. Each fault is a line: file, offset, "
+        "name and what is wrong. What has no checksum is told as a note.\n",
     .options = verify_table,
     .size = sizeof(struct verify_options),
     .json = "An object:\n"

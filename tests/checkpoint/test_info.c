@@ -85,6 +85,26 @@ static void test_round_trip(void **state)
     dcp_state_free(read);
 }
 
+static void take_fault(void *context, const char *file, uint64_t offset, const char *name,
+                       const char *fault)
+{
+    (void)offset;
+    assert_string_equal(file, "metadata.json");
+    assert_string_equal(name, "");
+    snprintf(context, 1024, "%s", fault);
+}
+
+/* The one fault that is found; "": none. */
+static const char *verified(const char *path)
+{
+    static char fault[1024];
+    uint64_t faults;
+    *fault = '\0';
+    must(dcp_verify(path, NULL, take_fault, fault, &faults));
+    assert_int_equal(faults, *fault != '\0');
+    return fault;
+}
+
 static void test_without(void **state)
 {
     const char *path = path_in(state, "saved");
@@ -94,8 +114,10 @@ static void test_without(void **state)
     must(ask(path, read, &info));
     assert_true(info.found && !info.has_step && !info.has_info);
     assert_int_equal(info.step, 0);
+    assert_string_equal(verified(path), "");
     must(dcp_storage_remove(NULL, path, "metadata.json"));
     must(ask(path, read, &info));
+    assert_string_equal(verified(path), "");
     assert_false(info.found || info.stale || info.has_step);
     must(ask(FIXTURES "/basic/ckpt", read, &info));
     assert_false(info.found || info.stale);
@@ -117,6 +139,7 @@ static void test_of_another_save(void **state)
     must(ask(path, read, &info));
     assert_true(info.stale && !info.found && !info.has_step && !info.has_info);
     assert_int_equal(dcp_state_count(read), 0);
+    assert_string_equal(verified(path), "");
     /* That names no save is of another framework. */
     write_json(path, "{\"step\": 9}");
     must(ask(path, read, &info));
@@ -156,6 +179,7 @@ static void test_hostile(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         write_json(path, texts[i]);
         must_fail(ask(path, read, &info), DCP_ERR_FORMAT, "metadata.json");
+        assert_non_null(strstr(verified(path), "metadata.json: "));
     }
     memset(deep, '[', sizeof deep - 1);
     deep[sizeof deep - 1] = '\0';

@@ -28,6 +28,16 @@ tail -n 1 "$scratch/diff" | grep -q "^62 of 76 names differ$" || fail "what the 
 "$dcp" verify "$scratch/run" | grep -q "^note: " && fail "verify can check all of ours"
 "$dcp" verify "$scratch/run/pp1" "$scratch/run/pp0" | grep -q "^0 faults$" || fail "named directories verify"
 
+# A stage of ours beside one of PyTorch, whose files have no footers, and whose metadata.json is not ours.
+"$dcp" convert -q --no-sync "$fixtures/shapes/ckpt" "$scratch/mixed/pp0" --to dcp && cp -r "$scratch/run/pp1" "$scratch/mixed"
+echo nonsense >"$scratch/mixed/pp1/metadata.json"
+"$dcp" verify "$scratch/mixed" | grep -q "^0 faults$" || fail "stages of two libraries: $("$dcp" verify "$scratch/mixed")"
+: >"$scratch/mixed/pp0/metadata.json"
+"$dcp" verify "$scratch/mixed" >"$scratch/faults" && fail "an empty metadata.json is a fault"
+grep -q "^pp0/metadata.json:0: -: metadata.json: ends at byte 0, " "$scratch/faults" || fail "$(cat "$scratch/faults")"
+echo '{"save_id": "another"}' >"$scratch/mixed/pp0/metadata.json"
+"$dcp" verify "$scratch/mixed" | grep -q "^note: pp0/metadata.json is of another save$" || fail "that of another save is told"
+
 if "$dcp" ls "$fixtures/torch_2.7.1_single/ckpt" "$fixtures/torch_2.4.1_single/ckpt" 2>"$scratch/message"; then
     fail "other values of a name are refused"
 fi

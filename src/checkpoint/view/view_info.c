@@ -8,8 +8,6 @@
 #include "format/json/json_state.h"
 #include "storage/open/directory.h"
 
-#define JSON_LIMIT ((uint64_t)16 << 20)
-
 /* The dict that the text is. It lives in the root's pool. */
 static dcp_status parse(const struct buffer *text, dcp_state *root, dcp_state **dict)
 {

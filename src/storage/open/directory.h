@@ -8,7 +8,8 @@
 
 #define METADATA_NAME ".metadata"
 #define JSON_NAME     "metadata.json"
-#define OWNER_NAME    ".dcp_owner" /* while a save lasts: storage/commit/save_owner.h */
+#define JSON_LIMIT    ((uint64_t)16 << 20) /* of its bytes */
+#define OWNER_NAME    ".dcp_owner"         /* while a save lasts: storage/commit/save_owner.h */
 
 enum { ALL_RANKS = -1, SMALL_NAME_MAX = 32 };
 /* __R.metadata and .dcp_owner.R; of ALL_RANKS: .metadata and .dcp_owner. */

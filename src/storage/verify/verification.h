@@ -90,6 +90,9 @@ dcp_status verify_account(struct verification *verification, uint32_t index,
 void verify_bare_files(struct verification *verification);
 /* Checks that the extra files are there, and as they were saved. */
 dcp_status verify_extra_files(struct verification *verification);
+/* After all files, of a checkpoint that this library wrote: that metadata.json, if there is one, is
+ * a JSON object. */
+dcp_status verify_json(struct verification *verification);
 /* Checks every record of a zip archive that starts at an offset of the file. passing: NULL, or the
  * decompressor of the source. *sound: no fault was found. */
 dcp_status verify_records(struct verification *verification, struct byte_source source,

@@ -83,6 +83,7 @@ static dcp_status verify_contents(struct verification *verification)
     const struct metadata *metadata = verification->metadata;
     RETURN_IF_ERROR(verify_files(verification));
     RETURN_IF_ERROR(verify_extra_files(verification));
+    RETURN_IF_ERROR(verify_json(verification));
     /* A member of a union may hold a part of a tensor. */
     for (size_t i = 0; i < metadata->count && !verification->member; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];

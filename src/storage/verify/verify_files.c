@@ -209,6 +209,7 @@ dcp_status verify_files(struct verification *verification)
     dcp_status status = verify_jobs_make(metadata, verification->reader->form, &check.jobs);
     check.files = memory_allocate_zeroed(metadata->file_count, sizeof *check.files);
     verification->bare = memory_allocate_zeroed(metadata->file_count, sizeof(bool));
+    verification->some_footers = false; /* the member before may have had some */
     if (status == DCP_OK && (!check.files || !verification->bare))
         status = error_no_memory(metadata->file_count * sizeof *check.files, "a list of files");
     if (status == DCP_OK)
