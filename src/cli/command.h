@@ -190,6 +190,10 @@ void print_json_fault(FILE *out, const char *file, uint64_t offset, const char *
 bool is_visible(const char *text, size_t *length);
 /* The same text, with \xNN for the bytes of all others. */
 void print_plain(FILE *out, const char *text);
+/* The first `size` bytes of it, which end where a character does. */
+void print_plain_part(FILE *out, const char *text, size_t size);
+/* Columns that it takes; wide characters count as one. */
+int plain_columns(const char *text);
 /* "1.5 GiB", right-aligned in so many columns at least. */
 void print_size(FILE *out, uint64_t bytes, int width);
 /* "s" unless it is one. */

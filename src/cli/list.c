@@ -77,35 +77,43 @@ static void print_age(int64_t unix_time, int64_t now)
     printf("%5" PRId64 "%c", age / units[unit].seconds, units[unit].letter);
 }
 
-/* Up to where the words on the right begin. */
-static int widest_path(const dcp_run_list *list)
+struct widths {
+    int step, path;
+};
+
+/* Longer paths push what is right of them away. */
+static struct widths find_widths(const dcp_run_list *list)
 {
     enum { PATH_COLUMNS = 60 };
+    struct widths widths = {.step = 12, .path = 4};
     dcp_run_checkpoint checkpoint;
-    int widest = 4;
     for (size_t i = 0; i < dcp_run_list_count(list); i++)
         if (dcp_run_list_checkpoint(list, i, &checkpoint) == DCP_OK) {
-            size_t length = strlen(checkpoint.path);
-            if (length <= PATH_COLUMNS && (int)length > widest)
-                widest = (int)length;
+            int columns = plain_columns(checkpoint.path);
+            int digits = checkpoint.has_step ? snprintf(NULL, 0, "%" PRId64, checkpoint.step) : 0;
+            if (columns <= PATH_COLUMNS && columns > widths.path)
+                widths.path = columns;
+            if (digits > widths.step)
+                widths.step = digits;
         }
-    return widest;
+    return widths;
 }
 
-static void print_line(const dcp_run_checkpoint *checkpoint, int width, int64_t now)
+static void print_line(const dcp_run_checkpoint *checkpoint, const struct widths *widths,
+                       int64_t now)
 {
     if (checkpoint->has_step)
-        printf("%12" PRId64, checkpoint->step);
+        printf("%*" PRId64, widths->step, checkpoint->step);
     else
-        printf("%12s", "-");
+        printf("%*s", widths->step, "-");
     putchar(' ');
     print_size(stdout, checkpoint->bytes, 10);
     putchar(' ');
     print_age(checkpoint->unix_time, now);
     printf("  %-15s ", dcp_run_kind_name(checkpoint->kind));
     print_plain(stdout, checkpoint->path);
-    size_t length = strlen(checkpoint->path);
-    printf("%*s  ", length < (size_t)width ? width - (int)length : 0, "");
+    int padding = widths->path - plain_columns(checkpoint->path);
+    printf("%*s  ", padding > 0 ? padding : 0, "");
     if (checkpoint->complete)
         fputs("whole", stdout);
     else
@@ -137,14 +145,14 @@ static const char *hint(const char *path, const dcp_run_list *list)
 static int list_plain(const char *run, const dcp_run_list *list)
 {
     dcp_run_checkpoint checkpoint;
-    int width = widest_path(list);
+    const struct widths widths = find_widths(list);
     int64_t now = (int64_t)time(NULL);
-    printf("%12s %10s %6s  %-15s %-*s  %s\n", "step", "size", "age", "kind", width, "path",
-           "state");
+    printf("%*s %10s %6s  %-15s %-*s  %s\n", widths.step, "step", "size", "age", "kind",
+           widths.path, "path", "state");
     for (size_t i = 0; i < dcp_run_list_count(list); i++) {
         if (dcp_run_list_checkpoint(list, i, &checkpoint) != DCP_OK)
             return command_fail("list");
-        print_line(&checkpoint, width, now);
+        print_line(&checkpoint, &widths, now);
     }
     print_plain(stdout, dcp_run_list_reason(list));
     puts(hint(run, list));

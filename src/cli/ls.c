@@ -26,20 +26,11 @@ void ls_print_numbers(const int64_t *numbers, int32_t count)
     putchar(']');
 }
 
-/* Columns of a name as print_plain() shows it; wide characters count as one. */
-static int name_columns(const char *name)
-{
-    int columns = 0;
-    for (size_t length; *name; name += length)
-        columns += is_visible(name, &length) ? 1 : 4 * (int)length;
-    return columns;
-}
-
 int ls_widest_name(const struct selection *selection)
 {
     int widest = 0;
     for (size_t i = 0; i < selection->count; i++) {
-        int columns = name_columns(selection->items[i].entry.name);
+        int columns = plain_columns(selection->items[i].entry.name);
         if (columns > widest && columns <= NAME_COLUMNS)
             widest = columns;
     }
@@ -48,7 +39,7 @@ int ls_widest_name(const struct selection *selection)
 
 void ls_print_name(const char *name, int width)
 {
-    int padding = width - name_columns(name);
+    int padding = width - plain_columns(name);
     print_plain(stdout, name);
     printf("%*s", padding > 0 ? padding : 0, "");
 }

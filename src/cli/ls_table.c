@@ -7,9 +7,20 @@
 
 #define VALUE_COLUMNS 72
 
-static void print_tensor(const dcp_entry *entry)
+static int widest_dtype(const struct selection *selection)
 {
-    printf("  %-8s ", dcp_dtype_name(entry->dtype));
+    int widest = 8;
+    for (size_t i = 0; i < selection->count; i++) {
+        const dcp_entry *entry = &selection->items[i].entry;
+        int length = entry->is_tensor ? (int)strlen(dcp_dtype_name(entry->dtype)) : 0;
+        widest = length > widest ? length : widest;
+    }
+    return widest;
+}
+
+static void print_tensor(const dcp_entry *entry, int width)
+{
+    printf("  %-*s ", width, dcp_dtype_name(entry->dtype));
     print_size(stdout, entry->bytes, 10);
     fputs("  ", stdout);
     ls_print_numbers(entry->global_shape, entry->ndim);
@@ -61,6 +72,7 @@ int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection,
 {
     bool all = selection->count == dcp_checkpoint_count(checkpoint);
     int status = print_save(checkpoint, form), width = ls_widest_name(selection);
+    int dtype_width = widest_dtype(selection);
     uint64_t bytes = 0;
     size_t tensors = 0, extra = all ? dcp_checkpoint_extra_file_count(checkpoint) : 0;
 
@@ -68,7 +80,7 @@ int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection,
         const struct selected *item = &selection->items[i];
         ls_print_name(item->entry.name, width);
         if (item->entry.is_tensor) {
-            print_tensor(&item->entry);
+            print_tensor(&item->entry, dtype_width);
             tensors++;
             bytes += item->entry.bytes;
         } else if (print_object(checkpoint, item->index) != EXIT_FINE) {

@@ -62,14 +62,6 @@ static void sort_parts(struct selection *selection)
         qsort(selection->items, selection->count, sizeof *selection->items, compare_parts);
 }
 
-static void print_part(const char *name, size_t length)
-{
-    for (size_t i = 0; i < length; i++) {
-        const char letter[] = {name[i], '\0'};
-        print_plain(stdout, letter);
-    }
-}
-
 /* ---- --tree ---- */
 
 static void print_leaf(const dcp_entry *entry)
@@ -93,7 +85,7 @@ static void print_node(const struct selection *selection, const struct group *gr
     printf("  %*s", 2 * level, "");
     if (!leaf)
         print_color(stdout, COLOR_BOLD);
-    print_part(entry->name + from, length - from);
+    print_plain_part(stdout, entry->name + from, length - from);
     if (leaf) {
         print_leaf(entry);
         return;
@@ -157,7 +149,7 @@ static void print_total(const struct group *group, bool json, const char *key, c
     print_size(stdout, group->bytes, 10);
     printf("  %8zu tensor%s  %6zu object%s  ", group->tensors, group->tensors == 1 ? " " : "s",
            group->count - group->tensors, group->count - group->tensors == 1 ? " " : "s");
-    print_part(name, length);
+    print_plain_part(stdout, name, length);
     putchar('\n');
 }
 

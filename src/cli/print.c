@@ -105,15 +105,30 @@ bool is_visible(const char *text, size_t *length)
     return visible;
 }
 
-void print_plain(FILE *out, const char *text)
+void print_plain_part(FILE *out, const char *text, size_t size)
 {
-    for (size_t length; *text; text += length) {
-        if (is_visible(text, &length))
-            fwrite(text, 1, length, out);
+    for (size_t at = 0, length; at < size && text[at]; at += length) {
+        bool visible = is_visible(text + at, &length);
+        length = length < size - at ? length : size - at;
+        if (visible)
+            fwrite(text + at, 1, length, out);
         else
-            for (size_t i = 0; i < length; i++)
+            for (size_t i = at; i < at + length; i++)
                 fprintf(out, "\\x%02x", (unsigned char)text[i]);
     }
+}
+
+void print_plain(FILE *out, const char *text)
+{
+    print_plain_part(out, text, strlen(text));
+}
+
+int plain_columns(const char *text)
+{
+    int columns = 0;
+    for (size_t length; *text; text += length)
+        columns += is_visible(text, &length) ? 1 : 4 * (int)length;
+    return columns;
 }
 
 void print_size(FILE *out, uint64_t bytes, int width)

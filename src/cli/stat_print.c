@@ -7,11 +7,26 @@
 #include "element.h"
 #include "stat.h"
 
-static void print_value(long double value, bool exact, int width)
+/* What a row says, in columns; the name is behind them. */
+enum { COLUMNS = 9, CELL_SIZE = 48 };
+
+struct column {
+    const char *head;
+    int width; /* at least */
+};
+
+struct cells {
+    char texts[COLUMNS][CELL_SIZE];
+};
+
+static void set_value(char *cell, long double value, bool exact)
 {
-    char text[64];
-    snprintf(text, sizeof text, exact ? "%.0Lf" : "%.6Lg", value);
-    printf(" %*s", width, text);
+    snprintf(cell, CELL_SIZE, exact ? "%.0Lf" : "%.6Lg", value);
+}
+
+static void set_count(char *cell, uint64_t count)
+{
+    snprintf(cell, CELL_SIZE, "%" PRIu64, count);
 }
 
 static bool is_integer(dcp_dtype dtype)
@@ -19,28 +34,60 @@ static bool is_integer(dcp_dtype dtype)
     return element_dtype(dtype) == DCP_I64 || dtype == DCP_U64;
 }
 
-static void print_row(const struct stat_row *row)
+static void fill_cells(const struct stat_row *row, struct cells *cells)
 {
     const struct summary *summary = &row->summary;
     uint64_t finite = summary_finite(summary);
     bool exact = is_integer(row->dtype);
     const char *dtype = row->dtype == DCP_DTYPE_NONE ? "several" : dcp_dtype_name(row->dtype);
-    printf("%-13s %12" PRIu64, dtype, summary->count);
+    snprintf(cells->texts[0], CELL_SIZE, "%s", dtype);
+    set_count(cells->texts[1], summary->count);
+    for (int i = 2; i < 6; i++)
+        snprintf(cells->texts[i], CELL_SIZE, "-");
     if (finite > 0) {
-        print_value(summary->least, exact, 12);
-        print_value(summary->most, exact, 12);
-        print_value(summary->sum / (long double)finite, false, 12);
-        print_value(sqrtl(summary->squares), false, 12);
-    } else {
-        printf(" %12s %12s %12s %12s", "-", "-", "-", "-");
+        set_value(cells->texts[2], summary->least, exact);
+        set_value(cells->texts[3], summary->most, exact);
+        set_value(cells->texts[4], summary->sum / (long double)finite, false);
+        set_value(cells->texts[5], sqrtl(summary->squares), false);
     }
-    if (summary->nans + summary->infinities > 0)
-        print_color(stdout, COLOR_RED);
-    printf(" %8" PRIu64 " %8" PRIu64, summary->nans, summary->infinities);
-    print_color(stdout, COLOR_PLAIN);
-    printf(" %10" PRIu64 "  ", summary->zeros);
-    for (size_t i = 0; i < row->name_length; i++)
-        print_plain(stdout, (const char[]){row->name[i], '\0'});
+    set_count(cells->texts[6], summary->nans);
+    set_count(cells->texts[7], summary->infinities);
+    set_count(cells->texts[8], summary->zeros);
+}
+
+static void widen_columns(const struct stat_row *row, struct column columns[COLUMNS])
+{
+    struct cells cells;
+    fill_cells(row, &cells);
+    for (int i = 0; i < COLUMNS; i++) {
+        int length = (int)strlen(cells.texts[i]);
+        columns[i].width = length > columns[i].width ? length : columns[i].width;
+    }
+}
+
+static void print_head(const struct column columns[COLUMNS])
+{
+    printf("%-*s", columns[0].width, columns[0].head);
+    for (int i = 1; i < COLUMNS; i++)
+        printf(" %*s", columns[i].width, columns[i].head);
+    puts("  name");
+}
+
+static void print_row(const struct stat_row *row, const struct column columns[COLUMNS])
+{
+    struct cells cells;
+    fill_cells(row, &cells);
+    printf("%-*s", columns[0].width, cells.texts[0]);
+    for (int i = 1; i < COLUMNS; i++) {
+        bool strange = (i == 6 || i == 7) && strcmp(cells.texts[i], "0") != 0;
+        if (strange)
+            print_color(stdout, COLOR_RED);
+        printf(" %*s", columns[i].width, cells.texts[i]);
+        if (strange)
+            print_color(stdout, COLOR_PLAIN);
+    }
+    fputs("  ", stdout);
+    print_plain_part(stdout, row->name, row->name_length);
     putchar('\n');
 }
 
@@ -111,6 +158,21 @@ static size_t group_rows(struct stat_row *rows, size_t count)
     return kept;
 }
 
+static void print_table(const struct stat_row *rows, size_t count, const struct stat_row *all)
+{
+    struct column columns[COLUMNS] = {{"dtype", 13}, {"elements", 12}, {"min", 12},
+                                      {"max", 12},   {"mean", 12},     {"norm", 12},
+                                      {"nan", 8},    {"inf", 8},       {"zero", 10}};
+    for (size_t i = 0; i < count; i++)
+        widen_columns(&rows[i], columns);
+    widen_columns(all, columns);
+    print_head(columns);
+    for (size_t i = 0; i < count; i++)
+        print_row(&rows[i], columns);
+    if (count > 1)
+        print_row(all, columns);
+}
+
 void stat_print(struct stat_row *rows, size_t count, bool grouped, bool json)
 {
     static const char all_text[] = "all of them";
@@ -118,20 +180,14 @@ void stat_print(struct stat_row *rows, size_t count, bool grouped, bool json)
     if (grouped && count > 1)
         count = group_rows(rows, count);
     summary_init(&all.summary);
-    if (json)
-        putchar('[');
-    else
-        printf("%-13s %12s %12s %12s %12s %12s %8s %8s %10s  %s\n", "dtype", "elements", "min",
-               "max", "mean", "norm", "nan", "inf", "zero", "name");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         join_rows(&all, &rows[i]);
-        if (json)
-            print_row_json(&rows[i], i == 0);
-        else
-            print_row(&rows[i]);
+    if (!json) {
+        print_table(rows, count, &all);
+        return;
     }
-    if (json)
-        fputs("\n]\n", stdout);
-    else if (count > 1)
-        print_row(&all);
+    putchar('[');
+    for (size_t i = 0; i < count; i++)
+        print_row_json(&rows[i], i == 0);
+    fputs("\n]\n", stdout);
 }

@@ -70,6 +70,22 @@ mkdir -p "$directory/run/$(printf 'y\302\233m\377step=2.ckpt')"
 "$dcp" list "$directory/run" | grep -q 'y\\xc2\\x9bm\\xffstep=2.ckpt' || fail "a name that is no UTF-8"
 "$dcp" list --json "$directory/run" | grep -q 'y\\u009bm\\ufffdstep=2.ckpt' || fail "the JSON of a name that is no UTF-8"
 
+# Steps that are longer than the column, and names whose characters have several bytes: "state" stays above the states.
+mkdir -p "$directory/wide/step=1234567890123.ckpt" "$directory/wide/$(printf 'sch\303\266n-step=2.ckpt')"
+"$dcp" list "$directory/wide" >"$directory/table" || fail "a wide table"
+python3=$(command -v python3) || python3=
+[ -z "$python3" ] || python3 - "$directory/table" <<'END' || fail "columns are not aligned: $(cat "$directory/table")"
+import sys
+lines = open(sys.argv[1], encoding="utf-8").read().splitlines()[:-1]
+head = lines[0]
+assert len(lines) == 3
+for line in lines[1:]:
+    step, path, state = head.index("step") + 4, head.index("path"), head.index("state")
+    assert line[:step].strip().isdigit() and line[step] == " ", line
+    assert line[path - 1] == " " and line[path] != " ", line
+    assert line[state - 1] == " " and line[state] != " ", line
+END
+
 # refuse STATUS WORDS ARGUMENT...
 refuse() {
     status=$1 words=$2

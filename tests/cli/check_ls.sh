@@ -111,4 +111,22 @@ is '{"name": "*[a]", "type": "tensor", "dtype": "float32", "shape": [3], "values
 has '^float32 +3 .*  \*\[a\]$' stat "$directory/odd.safetensors" '*[a]'
 has '^1 tensor, 1 bytes?, ' ls "$directory/odd.safetensors" -x '*[a]'
 "$dcp" cat "$adam" app.optim.param_groups.0.lr -s 0 2>/dev/null && fail "a slice of an object"
+
+# Names whose characters have several bytes, and dtypes and numbers of every length: columns stay below each other.
+header='{"gr\303\274n.w\303\244gt":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I64","shape":[1],"data_offsets":[4,12]}}'
+{
+    # shellcheck disable=SC2059
+    printf "$header" >"$directory/header"
+    printf "\\$(printf %03o "$(wc -c <"$directory/header")")\\0\\0\\0\\0\\0\\0\\0" && cat "$directory/header"
+    printf '\0\0\0\0\0\0\0\0\0\0\0\200'
+} >"$directory/wide.safetensors"
+grun=$(printf 'gr\303\274n') wagt=$(printf 'w\303\244gt')
+has "^$grun.$wagt  float8_e4m3fn        4 B  \[4\]$" ls "$directory/wide.safetensors"
+has '^b          int64                8 B  \[1\]$' ls "$directory/wide.safetensors"
+has "^       4 B    $wagt  float8_e4m3fn \[4\]$" ls --tree "$directory/wide.safetensors"
+has "^ .* objects  $grun$" ls --totals "$directory/wide.safetensors"
+has "^dtype  *elements  *min  *max .*  name$" stat "$directory/wide.safetensors"
+has "^float8_e4m3fn            4                    0                    0 .*  $grun.$wagt$" stat "$directory/wide.safetensors"
+has "^int64                    1 -9223372036854775808 -9223372036854775808 .*  b$" stat "$directory/wide.safetensors"
+has "^float8_e4m3fn .*  $grun$" stat -d 1 "$directory/wide.safetensors"
 rm -rf "$directory"
