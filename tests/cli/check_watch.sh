@@ -47,31 +47,27 @@ expect '^{"saving": null, "last_good": "step_30", "last_seconds": [0-9.]*, "last
 # On a pipe there is a line for each change: a save begins, goes on, and is committed.
 "$dcp" watch "$run" >"$directory/lines" &
 watcher=$!
-lines() { # until there are so many
+trap 'kill $watcher' EXIT # else it would go on after a failure, and whoever reads its output would wait for it
+line() { # until the last one has these words
     tries=0
-    while [ "$(wc -l <"$directory/lines")" -lt "$1" ]; do
+    until tail -n 1 "$directory/lines" | grep -q -e "$1"; do
         tries=$((tries + 1))
         [ $tries -lt 200 ] || fail "no line $1: $(cat "$directory/lines")"
         sleep 0.1
     done
 }
-lines 1
+line '^nothing is being saved; '
 mkdir "$run/step_40"
 : >"$run/step_40/.dcp_owner"
 head -c 100000 /dev/zero >"$run/step_40/__0_0.distcp"
-lines 2
+line '^saving step_40: 97.7K, .*; last good: step_30; '
 "$dcp" watch --once --json "$run" >"$directory/once" || fail "watch --once --json"
 expect '^{"saving": "step_40", "bytes": 100000, "bytes_per_second": [0-9]*, "begun": [0-9]*, "changed": [0-9]*, ' "$directory/once"
-expect '^saving step_40: 97.7K, .*; last good: step_30; ' "$directory/lines"
 rm -r "$run/step_40"
 "$make_run" "$run" 40 || fail "no step 40"
-tries=0
-until tail -1 "$directory/lines" | grep -q '^nothing is being saved; last good: step_40; .*; next due: step 50'; do
-    tries=$((tries + 1))
-    [ $tries -lt 200 ] || fail "step 40 is not seen: $(cat "$directory/lines")"
-    sleep 0.1
-done
+line '^nothing is being saved; last good: step_40; .*; next due: step 50'
 kill -TERM $watcher # SIGINT is ignored where a shell without job control starts something in the background
+trap - EXIT
 wait $watcher || fail "a signal is no failure"
 
 # A save whose job has died says how long nothing has come.
