@@ -174,6 +174,13 @@ typedef struct dcp_convert_options {
     const char *transform_config;
 
     dcp_gguf_type gguf_type; /**< GGUF files */
+
+    /** A conversion that ends before its end, by a failure, its progress function or with its
+     * process, leaves what it has done in the directory TARGET.partial, and one with the same
+     * options continues it. Of all forms but DCP directories, for sources in files.
+     * DCP_ERR_EXISTS: what is there is of another source, of other options or of another version of
+     * the library; DCP_ERR_BUSY: another process continues it. */
+    bool resume;
 } dcp_convert_options;
 
 /** What was converted. */
@@ -189,6 +196,7 @@ typedef struct dcp_convert_report {
                           model_only, have left out */
     uint64_t tied;     /**< tensors that were left out because they are tied */
     uint64_t dequantized; /**< weights that were computed */
+    uint64_t resumed;     /**< bytes that an earlier conversion had written */
 } dcp_convert_report;
 
 /**
@@ -229,7 +237,8 @@ static inline dcp_status dcp_convert_recognize(const char *source,
  * @param report NULL: not wanted. After a failure it is not filled in.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_UNSUPPORTED, DCP_ERR_ARGUMENT, DCP_ERR_DUPLICATE,
  * DCP_ERR_FORMAT (also where an index and the headers of its files differ), DCP_ERR_CANCELLED, and
- * those of reading and saving. After a failure nothing is left of the destination.
+ * those of reading and saving. After a failure nothing is left of the destination, unless
+ * dcp_convert_options::resume is given.
  */
 DCP_API dcp_status dcp_convert_sized(const char *source, const char *target,
                                      const dcp_convert_options *options, size_t options_size,

@@ -196,6 +196,8 @@ void print_plain_part(FILE *out, const char *text, size_t size);
 int plain_columns(const char *text);
 /* "1.5 GiB", right-aligned in so many columns at least. */
 void print_size(FILE *out, uint64_t bytes, int width);
+/* "1 tensor, 128 bytes, 2 objects", without a line break. */
+void print_sum(uint64_t tensors, uint64_t bytes, uint64_t objects);
 /* "s" unless it is one. */
 const char *plural(uint64_t count);
 

@@ -46,21 +46,25 @@ static void print_report(const struct convert_given *given, const dcp_convert_re
         print_json_string(stdout, report->source_text);
         printf(", \"target\": \"%s\", \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
                ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"left_out\": %" PRIu64
-               ", \"tied\": %" PRIu64 ", \"dequantized\": %" PRIu64 "}\n",
+               ", \"tied\": %" PRIu64 ", \"dequantized\": %" PRIu64 ", \"resumed\": %" PRIu64 "}\n",
                dcp_form_name(report->target), report->tensors, report->objects, report->bytes,
-               report->files, report->left_out, report->tied, report->dequantized);
+               report->files, report->left_out, report->tied, report->dequantized, report->resumed);
         return;
     }
     if (given->quiet)
         return;
-    printf("%" PRIu64 " tensors (%" PRIu64 " bytes) and %" PRIu64 " objects", report->tensors,
-           report->bytes, report->objects);
+    print_sum(report->tensors, report->bytes, report->objects);
     if (report->left_out > 0)
         printf(", %" PRIu64 " left out", report->left_out);
     if (report->tied > 0)
         printf(", %" PRIu64 " tied", report->tied);
     if (report->dequantized > 0)
         printf(", %" PRIu64 " dequantized", report->dequantized);
+    if (report->resumed > 0) {
+        fputs("; ", stdout);
+        print_size(stdout, report->resumed, 0);
+        fputs(" were there from an earlier call", stdout);
+    }
     putchar('\n');
     if (report->target == DCP_FORM_GGUF)
         fputs("dcp convert: the file has no vocabulary (tokenizer.ggml.model is none): programs "
@@ -120,6 +124,10 @@ static int run_convert(struct command_line *line)
     options->progress_context = &progress;
     status = dcp_convert(source, target, options, &report);
     progress_end(&progress);
+    if (status == DCP_ERR_CANCELLED && command_interrupted() && options->resume) {
+        fputs("dcp convert: interrupted; the same command continues\n", stderr);
+        return EXIT_INTERRUPTED;
+    }
     if (status != DCP_OK)
         return command_fail_with("convert", status);
     print_report(given, &report);
@@ -254,6 +262,12 @@ static const struct option convert_table[] = {
      .set = option_flag,
      .field = FIELD(options.skip_sync),
      .help = "Do not wait until the data is durable."},
+    {.name = "resume",
+     .set = option_flag,
+     .field = FIELD(options.resume),
+     .help =
+         "If it is interrupted or fails, keep what is done in DST.partial; and continue what an "
+         "earlier call with the same arguments has left there. Not for DCP directories."},
     {.name = "threads",
      .argument = "N",
      .set = option_int,
@@ -288,7 +302,7 @@ const struct command command_convert = {
     .json = "An object: source and target are forms, as --to names them, source_text says what the "
             "source was taken for; tensors, objects and bytes were written to so many files (0: "
             "not counted); left_out names were left out, and tied tensors; dequantized "
-            "counts weights.\n",
+            "counts weights; resumed bytes were there from an earlier call.\n",
     .examples = "  dcp convert run/step_1000 model.safetensors --model-only --dtype bfloat16\n"
                 "      The model of a training checkpoint, to give away.\n"
                 "  dcp convert Llama-3-8B checkpoint --to dcp --ranks 8\n"
@@ -299,6 +313,8 @@ const struct command command_convert = {
                 "      A model under the names of Megatron-Core.\n"
                 "  dcp convert Mistral-7B mistral.gguf --gguf-type q8_0\n"
                 "      A model for llama.cpp.\n"
+                "  dcp convert run/step_1000 /nfs/model.safetensors -m --resume\n"
+                "      Over a slow network; after a failure the same command continues.\n"
                 "  dcp convert DeepSeek-V3 bf16 --to hf --dequantize bf16\n"
                 "      A quantized model, computed.\n",
     .exits = exits,

@@ -7,7 +7,8 @@
     "Recognises the form of a CHECKPOINT by what is in it, prints what it is taken for, and "      \
     "writes its tensors and objects to DST. The data streams: memory does not grow with the "      \
     "size of the model. DST appears when all of it is durable. It must not be there before, "      \
-    "but for an empty directory. An interrupted conversion leaves nothing behind.\n"               \
+    "but for an empty directory. An interrupted conversion leaves nothing behind, unless it is "   \
+    "given --resume.\n"                                                                            \
     "\n"                                                                                           \
     "A CHECKPOINT may be a safetensors file or a Hugging Face directory, too. It may also be a "   \
     "training checkpoint of another framework, or the directory of a run whose marks lead to "     \

@@ -78,18 +78,6 @@ static void find_form(dcp_checkpoint *checkpoint, const char *path, bool foreign
                  report.source_text + (strncmp(report.source_text, "a ", 2) == 0 ? 2 : 0));
 }
 
-void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects)
-{
-    printf("%zu tensor%s, ", tensors, plural(tensors));
-    if (bytes >= 1000) {
-        print_size(stdout, bytes, 0);
-        printf(" (%" PRIu64 " bytes)", bytes);
-    } else {
-        printf("%" PRIu64 " bytes", bytes);
-    }
-    printf(", %zu object%s", objects, plural(objects));
-}
-
 /* ---- order ---- */
 
 static int compare_names(const void *left, const void *right)

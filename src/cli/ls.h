@@ -45,8 +45,6 @@ char *ls_value(dcp_checkpoint *checkpoint, size_t index);
 /* The name, and blanks up to `width` columns. */
 void ls_print_name(const char *name, int width);
 int ls_widest_name(const struct selection *selection);
-/* "1 tensor, 128 bytes, 2 objects", without a line break. */
-void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects);
 
 /* Two blanks and the text, cut to a line, never inside a UTF-8 sequence. */
 void print_value(char *text);

@@ -90,7 +90,7 @@ int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection,
     }
     if (extra > 0 && print_extra_files(checkpoint, width) != EXIT_FINE)
         status = EXIT_FAULT;
-    ls_print_sum(tensors, bytes, selection->count - tensors);
+    print_sum(tensors, bytes, selection->count - tensors);
     if (extra > 0)
         printf(", %zu extra file%s", extra, plural(extra));
     putchar('\n');

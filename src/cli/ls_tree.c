@@ -125,7 +125,7 @@ int ls_tree(dcp_checkpoint *checkpoint, struct selection *selection, const struc
         all.tensors += selection->items[i].entry.is_tensor;
         all.bytes += selection->items[i].entry.bytes;
     }
-    ls_print_sum(all.tensors, all.bytes, selection->count - all.tensors);
+    print_sum(all.tensors, all.bytes, selection->count - all.tensors);
     putchar('\n');
     return status;
 }
@@ -201,7 +201,7 @@ int ls_totals(struct selection *selection, int depth, bool json)
         return EXIT_FINE;
     }
     putchar('\n');
-    ls_print_sum(all.tensors, all.bytes, all.count - all.tensors);
+    print_sum(all.tensors, all.bytes, all.count - all.tensors);
     putchar('\n');
     return EXIT_FINE;
 }

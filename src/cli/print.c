@@ -153,6 +153,18 @@ const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+void print_sum(uint64_t tensors, uint64_t bytes, uint64_t objects)
+{
+    printf("%" PRIu64 " tensor%s, ", tensors, plural(tensors));
+    if (bytes >= 1000) {
+        print_size(stdout, bytes, 0);
+        printf(" (%" PRIu64 " bytes)", bytes);
+    } else {
+        printf("%" PRIu64 " byte%s", bytes, plural(bytes));
+    }
+    printf(", %" PRIu64 " object%s", objects, plural(objects));
+}
+
 static bool has_colors(FILE *out)
 {
     const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");

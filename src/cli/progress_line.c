@@ -91,9 +91,13 @@ static void draw(const dcp_progress *told, double seconds)
     print_size(out, told->bytes_done, 0);
     fputs(" of ", out);
     print_size(out, told->bytes_total, 0);
-    fprintf(out, "  %.0f MiB/s  ", done / seconds / 0x1p20);
-    print_duration(out, (total - done) * seconds / done);
-    fputs(" left", out);
+    if (told->bytes_done > 0) {
+        fputs("  ", out);
+        print_size(out, (uint64_t)(done / seconds), 0);
+        fputs("/s  ", out);
+        print_duration(out, (total - done) * seconds / done);
+        fputs(" left", out);
+    }
     fclose(out);
     line_draw(stderr, text);
 }
@@ -102,8 +106,8 @@ bool progress_draw(void *context, const dcp_progress *told)
 {
     struct progress_line *progress = context;
     double time = now(), seconds = time - progress->begin;
-    if (progress->shown && told->bytes_total > 0 && told->bytes_done > 0 &&
-        time - progress->last >= 0.1) {
+    /* Of the first tenth of a second nothing can be told. */
+    if (progress->shown && told->bytes_total > 0 && time - progress->last >= 0.1) {
         draw(told, seconds);
         progress->last = time;
         progress->drawn = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A conversion: options, source, target, report. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -118,6 +119,12 @@ static dcp_status check_options(const dcp_convert_options *options)
     if (options->form != DCP_FORM_HF && options->shard_size > 0)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the size of shards is for Hugging Face directories alone");
+    if (options->resume && options->form == DCP_FORM_DCP)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "a DCP directory is saved at once: its conversion cannot be resumed");
+    if (options->resume && options->storage)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "only a conversion of files can be resumed, not one of a storage");
     return DCP_OK;
 }
 
@@ -160,14 +167,31 @@ static dcp_status check_take(const struct convert_source *source)
 
 static dcp_status write_target(struct convert_source *source, const struct convert_target *target)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, kept = target->journal ? target->journal->kept : 0;
     for (size_t i = 0; i < source->count; i++)
         bytes += source->items[i].is_tensor ? source->items[i].bytes : 0;
-    RETURN_IF_ERROR(progress_enter(target->progress, DCP_PHASE_WRITING, bytes));
+    RETURN_IF_ERROR(
+        progress_enter(target->progress, DCP_PHASE_WRITING, bytes > kept ? bytes - kept : 0));
     size_t form = 0;
     while (forms[form].form != source->options->form)
         form++;
     return forms[form].write(source, target);
+}
+
+static dcp_status write_resumed(struct convert_source *source, const struct convert_target *target)
+{
+    struct convert_journal journal;
+    struct convert_target resumed = *target;
+    resumed.journal = &journal;
+    dcp_status status = convert_journal_open(&journal, source, target->path);
+    if (status == DCP_OK)
+        status = write_target(source, &resumed);
+    target->report->resumed = journal.kept;
+    if (status != DCP_OK && journal.owned && convert_journal_is_kept(&journal))
+        status = error_prefix(status, "%" PRIu64 " bytes are kept in %s", journal.bytes,
+                              journal.directory);
+    convert_journal_close(&journal);
+    return status;
 }
 
 /* Whether a path leads to the other, by whatever name. */
@@ -206,7 +230,7 @@ static dcp_status convert(const char *from, const char *to, const dcp_convert_op
 {
     struct convert_source source;
     struct progress progress;
-    const struct convert_target target = {to, &progress, report};
+    const struct convert_target target = {.path = to, .progress = &progress, .report = report};
     progress_init(&progress, options->progress, options->progress_context);
     dcp_status status = progress_enter(&progress, DCP_PHASE_PLANNING, 0);
     memset(&source, 0, sizeof source);
@@ -223,7 +247,7 @@ static dcp_status convert(const char *from, const char *to, const dcp_convert_op
     if (status == DCP_OK)
         status = convert_transform(&source);
     if (status == DCP_OK)
-        status = write_target(&source, &target);
+        status = options->resume ? write_resumed(&source, &target) : write_target(&source, &target);
     if (status == DCP_OK)
         fill_report(&source, report);
     convert_source_close(&source);

@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "convert/convert_copy.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
 
 enum { THREADS_USUAL = 4, THREADS_MAX = 64 };
 
+/* Where there is a journal, it is told of so many bytes more, or after so long. */
+#define NOTE_BYTES       ((uint64_t)256 << 20)
+#define NOTE_NANOSECONDS INT64_C(2000000000)
+
 struct copying {
     const struct convert_source *source;
-    const struct convert_output *output;
+    struct convert_output *output;
     struct convert_run *runs;
     size_t run_count;
     size_t *first;  /* the first block of each run, and behind the last */
     uint32_t *crcs; /* of blocks; NULL: not wanted */
     atomic_size_t next;
+    atomic_size_t *at; /* by thread: the block that it is at, or behind the last */
+    size_t thread_count;
+    atomic_uint_fast64_t fresh; /* bytes since the last note */
+    pthread_mutex_t noting;     /* guards what follows, and the journal */
+    size_t noted;               /* blocks that the journal tells of, of this copy */
+    int64_t noted_at;
     atomic_bool failed;
     struct progress *progress;
 };
@@ -57,19 +69,106 @@ static dcp_status read_block(const struct copying *copying, const struct convert
     return convert_read(copying->source, run->item, first, count, space);
 }
 
-static dcp_status copy_block(struct copying *copying, size_t block, void *space)
+/* Where a block begins in its run; *size: its bytes. */
+static uint64_t block_begin(const struct copying *copying, size_t run, size_t block, size_t *size)
 {
-    size_t index = find_run(copying, block);
+    uint64_t begin = (uint64_t)(block - copying->first[run]) * CONVERT_BLOCK;
+    uint64_t left = copying->runs[run].size - begin;
+    *size = left < CONVERT_BLOCK ? (size_t)left : CONVERT_BLOCK;
+    return begin;
+}
+
+/* ---- the journal ---- */
+
+/* Blocks before it are done: threads take them in order, and say where they are when they have. */
+static size_t done_blocks(const struct copying *copying)
+{
+    size_t least = copying->first[copying->run_count];
+    for (size_t i = 0; i < copying->thread_count; i++) {
+        size_t at = atomic_load(&copying->at[i]);
+        least = at < least ? at : least;
+    }
+    return least;
+}
+
+/* Tells the journal what is done. Called with the mutex. */
+static dcp_status note(struct copying *copying)
+{
+    struct convert_output *output = copying->output;
+    size_t done = done_blocks(copying), size;
+    uint64_t bytes = 0;
+    if (done <= copying->noted)
+        return DCP_OK;
+    for (size_t block = copying->noted; block < done; block++, bytes += size)
+        block_begin(copying, find_run(copying, block), block, &size);
+    atomic_store(&copying->fresh, 0);
+    RETURN_IF_ERROR(convert_output_sync(output));
+    RETURN_IF_ERROR(convert_journal_note(output->journal, output->copied + done, bytes,
+                                         copying->crcs ? copying->crcs + copying->noted : NULL));
+    copying->noted = done;
+    copying->noted_at = clock_monotonic_ns();
+    return DCP_OK;
+}
+
+/* A block was written: it may be time for a note. Only one thread stays for that. */
+static dcp_status note_if_due(struct copying *copying, size_t size)
+{
+    uint64_t fresh = atomic_fetch_add(&copying->fresh, size) + size;
+    if (!copying->output->journal || pthread_mutex_trylock(&copying->noting) != 0)
+        return DCP_OK;
+    bool due = fresh >= NOTE_BYTES || clock_monotonic_ns() - copying->noted_at >= NOTE_NANOSECONDS;
+    dcp_status status = due ? note(copying) : DCP_OK;
+    pthread_mutex_unlock(&copying->noting);
+    return status;
+}
+
+/* That files have what the journal tells of. */
+static dcp_status check_kept(const struct copying *copying, size_t kept)
+{
+    const struct convert_output *output = copying->output;
+    for (size_t i = 0; i < copying->run_count && copying->first[i] < kept; i++) {
+        const struct convert_run *run = &copying->runs[i];
+        uint64_t there = (uint64_t)(kept - copying->first[i]) * CONVERT_BLOCK;
+        there = there < run->size ? there : run->size;
+        if (output->found[run->file] < run->offset + there)
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s: is shorter than its journal says; remove %s to begin anew",
+                                 output->names[run->file], output->journal->directory);
+    }
+    return DCP_OK;
+}
+
+/* Blocks that are there from an earlier conversion; *count: how many. */
+static dcp_status keep_blocks(struct copying *copying, size_t *count)
+{
+    const struct convert_output *output = copying->output;
+    const struct convert_journal *journal = output->journal;
+    size_t blocks = copying->first[copying->run_count];
+    *count = 0;
+    if (!journal || journal->blocks <= output->copied)
+        return DCP_OK;
+    *count = journal->blocks - output->copied < blocks ? (size_t)(journal->blocks - output->copied)
+                                                       : blocks;
+    for (size_t i = 0; i < *count && copying->crcs; i++)
+        copying->crcs[i] = journal->crcs[output->copied + i];
+    return check_kept(copying, *count);
+}
+
+/* ---- copying ---- */
+
+static dcp_status copy_block(struct copying *copying, size_t thread, size_t block, void *space)
+{
+    size_t index = find_run(copying, block), size;
     const struct convert_run *run = &copying->runs[index];
-    uint64_t begin = (uint64_t)(block - copying->first[index]) * CONVERT_BLOCK;
-    uint64_t left = run->size - begin;
-    size_t size = left < CONVERT_BLOCK ? (size_t)left : CONVERT_BLOCK;
+    uint64_t begin = block_begin(copying, index, block, &size);
     const void *bytes;
     RETURN_IF_ERROR(read_block(copying, run, begin, size, space, &bytes));
     if (copying->crcs)
         copying->crcs[block] = crc32_update(0, bytes, size);
     RETURN_IF_ERROR(
         convert_output_write(copying->output, run->file, bytes, size, run->offset + begin));
+    atomic_store(&copying->at[thread], block + 1);
+    RETURN_IF_ERROR(note_if_due(copying, size));
     return progress_add(copying->progress, size);
 }
 
@@ -78,16 +177,19 @@ static dcp_status copy_blocks(void *context, size_t index)
 {
     struct copying *copying = context;
     size_t count = copying->first[copying->run_count], block;
-    (void)index;
     void *space = memory_allocate(CONVERT_BLOCK);
     if (!space)
         return error_no_memory(CONVERT_BLOCK, "a block");
     dcp_status status = DCP_OK;
     while (status == DCP_OK && !atomic_load(&copying->failed) &&
-           (block = atomic_fetch_add(&copying->next, 1)) < count)
-        status = copy_block(copying, block, space);
+           (block = atomic_fetch_add(&copying->next, 1)) < count) {
+        atomic_store(&copying->at[index], block);
+        status = copy_block(copying, index, block, space);
+    }
     if (status != DCP_OK)
         atomic_store(&copying->failed, true);
+    else if (!atomic_load(&copying->failed))
+        atomic_store(&copying->at[index], count);
     memory_release(space);
     return status;
 }
@@ -115,7 +217,30 @@ size_t convert_thread_count(const dcp_convert_options *options)
     return count < THREADS_USUAL ? count : THREADS_USUAL;
 }
 
-dcp_status convert_copy(const struct convert_source *source, const struct convert_output *output,
+/* Threads copy what is not there yet. A failure keeps what was done. */
+static dcp_status run_threads(struct copying *copying)
+{
+    struct saved_error error;
+    size_t kept;
+    RETURN_IF_ERROR(keep_blocks(copying, &kept));
+    atomic_store(&copying->next, kept);
+    for (size_t i = 0; i < copying->thread_count; i++)
+        atomic_store(&copying->at[i], kept);
+    copying->noted = kept;
+    copying->noted_at = clock_monotonic_ns();
+    dcp_status status =
+        thread_run(copying->thread_count, copying->thread_count, copy_blocks, copying);
+    if (!copying->output->journal)
+        return status;
+    if (status == DCP_OK)
+        return note(copying);
+    error_save(&error);
+    error.status = status;
+    note(copying);
+    return error_restore(&error);
+}
+
+dcp_status convert_copy(const struct convert_source *source, struct convert_output *output,
                         struct convert_run *runs, size_t count, bool with_crc,
                         struct progress *progress)
 {
@@ -123,7 +248,9 @@ dcp_status convert_copy(const struct convert_source *source, const struct conver
         .source = source, .output = output, .runs = runs, .run_count = count, .progress = progress};
     size_t threads = convert_thread_count(source->options), blocks = 0;
     dcp_status status = DCP_OK;
+    copying.thread_count = threads;
     copying.first = memory_allocate_array(count + 1, sizeof *copying.first);
+    copying.at = memory_allocate_zeroed(threads, sizeof *copying.at);
     for (size_t i = 0; i < count && copying.first; i++) {
         copying.first[i] = blocks;
         blocks += block_count(&runs[i]);
@@ -132,13 +259,17 @@ dcp_status convert_copy(const struct convert_source *source, const struct conver
         copying.first[count] = blocks;
     if (with_crc)
         copying.crcs = memory_allocate_array(blocks, sizeof *copying.crcs);
-    if (!copying.first || (with_crc && !copying.crcs))
+    if (!copying.first || !copying.at || (with_crc && !copying.crcs))
         status = error_no_memory((blocks + count) * sizeof(size_t), "the blocks of a conversion");
+    pthread_mutex_init(&copying.noting, NULL);
     if (status == DCP_OK)
-        status = thread_run(threads, threads, copy_blocks, &copying);
+        status = run_threads(&copying);
     if (status == DCP_OK && with_crc)
         join_sums(&copying);
+    output->copied += blocks;
+    pthread_mutex_destroy(&copying.noting);
     memory_release(copying.first);
+    memory_release(copying.at);
     memory_release(copying.crcs);
     return status;
 }

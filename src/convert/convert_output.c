@@ -15,6 +15,9 @@
 #include "base/memory.h"
 #include "base/random.h"
 
+/* Smaller writes wait for their neighbours. */
+enum { EARLY_BYTES = 1 << 20 };
+
 static dcp_status fail(const char *path, const char *what)
 {
     int number = errno;
@@ -55,12 +58,27 @@ static dcp_status check_absent(const char *path, bool is_directory)
     return dcp_error_set(DCP_ERR_EXISTS, "%s: is there already; nothing is overwritten", path);
 }
 
-dcp_status convert_output_begin(struct convert_output *output, const char *path, bool is_directory,
-                                bool skip_sync)
+/* A name that no other conversion has, or that which the journal is for. */
+static dcp_status name_temporary(struct convert_output *output, char **temporary)
 {
     uint64_t number;
     char suffix[40];
-    *output = (struct convert_output){.is_directory = is_directory, .skip_sync = skip_sync};
+    if (output->journal) {
+        *temporary = join(&output->arena, output->journal->directory, "/", "data");
+    } else {
+        RETURN_IF_ERROR(random_bytes(&number, sizeof number, "a temporary name"));
+        snprintf(suffix, sizeof suffix, "%016" PRIx64 ".tmp", number);
+        *temporary = join(&output->arena, output->path, ".", suffix);
+    }
+    return *temporary ? DCP_OK : error_no_memory(strlen(output->path), "a path");
+}
+
+dcp_status convert_output_begin(struct convert_output *output, const char *path, bool is_directory,
+                                bool skip_sync, struct convert_journal *journal)
+{
+    char *temporary;
+    *output = (struct convert_output){
+        .journal = journal, .is_directory = is_directory, .skip_sync = skip_sync};
     arena_init(&output->arena, 0);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
@@ -70,13 +88,9 @@ dcp_status convert_output_begin(struct convert_output *output, const char *path,
         return error_no_memory(length, "a path");
     output->path = copy;
     RETURN_IF_ERROR(check_absent(output->path, is_directory));
-    RETURN_IF_ERROR(random_bytes(&number, sizeof number, "a temporary name"));
-    snprintf(suffix, sizeof suffix, "%016" PRIx64 ".tmp", number);
-    char *temporary = join(&output->arena, output->path, ".", suffix);
-    if (!temporary)
-        return error_no_memory(length, "a path");
-    if (is_directory && mkdir(temporary, 0777) != 0)
-        return fail(temporary, "cannot be made");
+    RETURN_IF_ERROR(name_temporary(output, &temporary));
+    if (is_directory && mkdir(temporary, 0777) != 0 && !(journal && errno == EEXIST))
+        return fail(path, "cannot be made");
     output->temporary = temporary;
     return DCP_OK;
 }
@@ -92,15 +106,40 @@ static dcp_status reserve(struct convert_output *output)
     char **names = memory_reallocate_array(output->names, capacity, sizeof *names);
     if (names)
         output->names = names;
-    if (!files || !names)
+    uint64_t *found = memory_reallocate_array(output->found, capacity, sizeof *found);
+    if (found)
+        output->found = found;
+    if (!files || !names || !found)
         return error_no_memory(capacity * sizeof *names, "files to write");
     output->capacity = capacity;
+    return DCP_OK;
+}
+
+/* A file of a journal may be there; its size becomes what it will be. */
+static dcp_status open_file(const struct convert_output *output, const char *path, uint64_t size,
+                            int *file, uint64_t *found)
+{
+    int how = output->journal ? O_NOFOLLOW : O_EXCL;
+    struct stat about;
+    *found = 0;
+    *file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    if (*file < 0)
+        return fail(output->is_directory ? path : output->path, "cannot be made");
+    if (!output->journal)
+        return DCP_OK;
+    if (fstat(*file, &about) != 0 || ftruncate(*file, (off_t)size) != 0) {
+        dcp_status status = fail(path, "cannot be continued");
+        close(*file);
+        return status;
+    }
+    *found = (uint64_t)about.st_size;
     return DCP_OK;
 }
 
 dcp_status convert_output_add(struct convert_output *output, const char *name, uint64_t size,
                               size_t *file)
 {
+    int opened;
     RETURN_IF_ERROR(reserve(output));
     char *path = output->is_directory ? join(&output->arena, output->temporary, "/", name)
                                       : output->temporary;
@@ -108,15 +147,15 @@ dcp_status convert_output_add(struct convert_output *output, const char *name, u
         return error_no_memory(strlen(name), "a path");
     if (size > INT64_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a file of more than 2^63 bytes", path);
-    int opened = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (opened < 0)
-        return fail(path, "cannot be made");
+    RETURN_IF_ERROR(open_file(output, path, size, &opened, &output->found[output->count]));
     output->files[output->count] = opened;
     output->names[output->count] = path;
     *file = output->count++;
     if (size > 0 && fallocate(opened, 0, 0, (off_t)size) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-        return fail(path, "has no room");
+        return dcp_error_set(errno == EFBIG ? DCP_ERR_IO : DCP_ERR_NO_SPACE,
+                             "%s: there is no room for a file of %" PRIu64 " bytes: %s",
+                             output->path, size, strerror(errno));
     return DCP_OK;
 }
 
@@ -124,6 +163,7 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
                                 size_t size, uint64_t offset)
 {
     const char *next = bytes;
+    const off_t begin = (off_t)offset, length = (off_t)size;
     while (size > 0) {
         ssize_t written = pwrite(output->files[file], next, size, (off_t)offset);
         if (written < 0 && errno == EINTR)
@@ -134,6 +174,18 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
         offset += (uint64_t)written;
         size -= (size_t)written;
     }
+    /* Begins to write it to the disk, which else would wait for the end; a file system that cannot
+     * is no failure. */
+    if (!output->skip_sync && length >= EARLY_BYTES)
+        sync_file_range(output->files[file], begin, length, SYNC_FILE_RANGE_WRITE);
+    return DCP_OK;
+}
+
+dcp_status convert_output_sync(const struct convert_output *output)
+{
+    for (size_t i = 0; i < output->count && !output->skip_sync; i++)
+        if (output->files[i] >= 0 && fdatasync(output->files[i]) != 0)
+            return fail(output->names[i], "cannot be made durable");
     return DCP_OK;
 }
 
@@ -197,21 +249,25 @@ dcp_status convert_output_commit(struct convert_output *output, struct progress 
         return fail(output->path, "cannot be put in place");
     }
     output->temporary = NULL;
+    if (output->journal)
+        output->journal->committed = true;
     return sync_parent(output);
 }
 
 void convert_output_end(struct convert_output *output)
 {
+    bool kept = output->journal && convert_journal_is_kept(output->journal);
     for (size_t i = 0; i < output->count; i++) {
         if (output->files[i] >= 0)
             close(output->files[i]);
-        if (output->temporary)
+        if (output->temporary && !kept)
             unlink(output->names[i]);
     }
-    if (output->temporary && output->is_directory)
+    if (output->temporary && output->is_directory && !kept)
         rmdir(output->temporary);
     memory_release(output->files);
     memory_release(output->names);
+    memory_release(output->found);
     arena_free(&output->arena);
     *output = (struct convert_output){0};
 }

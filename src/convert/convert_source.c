@@ -85,13 +85,12 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     const dcp_open_options open_options = {.storage = options->storage,
                                            .members = options->members,
                                            .member_count = options->member_count};
-    const char *open_path;
     *source = (struct convert_source){.options = options, .path = path};
     arena_init(&source->arena, 0);
-    RETURN_IF_ERROR(convert_recognize(source, &open_path));
+    RETURN_IF_ERROR(convert_recognize(source, &source->opened));
     if (source->training)
         return training_open(source);
-    RETURN_IF_ERROR(dcp_checkpoint_open(open_path, &open_options, &source->checkpoint));
+    RETURN_IF_ERROR(dcp_checkpoint_open(source->opened, &open_options, &source->checkpoint));
     RETURN_IF_ERROR(foreign_method_find(source));
     say_quantized(source);
     return DCP_OK;

@@ -40,6 +40,7 @@ struct convert_item {
 struct convert_source {
     const dcp_convert_options *options;
     const char *path;
+    const char *opened; /* what the checkpoint is: the path, or something below it */
     dcp_form form;
     char text[sizeof((dcp_convert_report *)NULL)->source_text];
     const char *quantized;      /* its quant_method, or what names say; NULL: it is not */

@@ -5,12 +5,14 @@
 #define CONVERT_CONVERT_TARGET_H
 
 #include "base/progress.h"
+#include "convert/convert_journal.h"
 #include "convert/convert_source.h"
 
 struct convert_target {
     const char *path;
     struct progress *progress;
     dcp_convert_report *report;
+    struct convert_journal *journal; /* NULL: it is not to be continued */
 };
 
 /* Each writes all of it, or leaves nothing. */

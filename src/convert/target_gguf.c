@@ -237,8 +237,8 @@ static dcp_status write_file(struct gguf_file *file)
     file->runs = memory_allocate_array(2 * count, sizeof *file->runs);
     if (!file->runs)
         return error_no_memory(2 * count * sizeof *file->runs, "tensors to write");
-    RETURN_IF_ERROR(
-        convert_output_begin(&file->output, file->target->path, false, source->options->skip_sync));
+    RETURN_IF_ERROR(convert_output_begin(&file->output, file->target->path, false,
+                                         source->options->skip_sync, file->target->journal));
     RETURN_IF_ERROR(convert_output_add(&file->output, "", file->header.size + size, &number));
     RETURN_IF_ERROR(
         convert_output_write(&file->output, number, file->header.data, file->header.size, 0));

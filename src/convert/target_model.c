@@ -171,8 +171,8 @@ static dcp_status write_model(struct division *division, const struct convert_ta
                               struct safetensors_output *files)
 {
     struct convert_source *source = division->source;
-    RETURN_IF_ERROR(
-        convert_output_begin(&files->output, target->path, true, source->options->skip_sync));
+    RETURN_IF_ERROR(convert_output_begin(&files->output, target->path, true,
+                                         source->options->skip_sync, target->journal));
     divide(division);
     RETURN_IF_ERROR(add_shards(division, files, target->progress));
     if (division->shard_count > 1)

@@ -169,8 +169,8 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
 {
     const struct convert_source *source = writing->source;
     size_t file;
-    RETURN_IF_ERROR(
-        convert_output_begin(&writing->output, target->path, false, source->options->skip_sync));
+    RETURN_IF_ERROR(convert_output_begin(&writing->output, target->path, false,
+                                         source->options->skip_sync, target->journal));
     RETURN_IF_ERROR(build(writing));
     RETURN_IF_ERROR(place(writing));
     RETURN_IF_ERROR(convert_output_add(&writing->output, "", writing->records.length, &file));

@@ -18,7 +18,7 @@ make_file() {
 small=$fixtures/models/llama
 "$dcp" convert "$small" "$scratch/a.safetensors" 2>"$scratch/said" >"$scratch/done"
 grep -q "is taken for a Hugging Face directory (index)$" "$scratch/said" || fail "the source's form is told"
-grep -q "^20 tensors (148224 bytes) and 0 objects$" "$scratch/done" || fail "what was converted is told"
+grep -q "^20 tensors, 145 KiB (148224 bytes), 0 objects$" "$scratch/done" || fail "what was converted is told"
 "$dcp" convert --json -- "$scratch/a.safetensors" "$scratch/b" --to 2>/dev/null && fail "behind -- there are paths alone"
 "$dcp" convert "$scratch/a.safetensors" --to=dcp --json "$scratch/b" 2>/dev/null |
     grep -q '^{"source": "safetensors", .*"target": "dcp", "tensors": 20, ' || fail "options anywhere, and JSON"
@@ -49,6 +49,32 @@ for case in "$fixtures"/hostile/*/ckpt*; do
         rm -rf "$scratch/hostile"
     done
 done
+
+# ---- a conversion that is killed, and goes on ----
+
+if [ -z "$sanitized" ]; then
+    make_file "$scratch/killed.safetensors" 20000
+    "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --quiet --no-sync &
+    process=$!
+    until [ "$(stat -c %s "$scratch/killed.pt.partial/journal" 2>/dev/null || echo 0)" -gt 24 ]; do
+        kill -0 $process 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -KILL $process 2>/dev/null || true
+    wait $process 2>/dev/null || true
+    if [ ! -e "$scratch/killed.pt" ]; then # else it was done before
+        "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --quiet --no-sync --tied keep 2>"$scratch/said" &&
+            fail "another conversion was continued"
+        grep -q "killed.pt.partial: is of another conversion: " "$scratch/said" || fail "$(cat "$scratch/said")"
+        "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --no-sync >"$scratch/done" 2>&1
+        grep -q "^1 tensor, 610 MiB (640000000 bytes), 0 objects; [0-9]* MiB were there from an earlier call$" "$scratch/done" ||
+            fail "what was continued: $(cat "$scratch/done")"
+    fi
+    [ ! -e "$scratch/killed.pt.partial" ] || fail "something is left beside what was continued"
+    "$dcp" verify "$scratch/killed.pt" | grep -q "^0 faults$" || fail "what was continued is damaged"
+    "$dcp" diff -q "$scratch/killed.safetensors" "$scratch/killed.pt" || fail "what was continued differs"
+    rm "$scratch"/killed*
+fi
 
 # ---- signals ----
 

@@ -147,6 +147,7 @@ _dcp() {
             '*--ranks=[Write a DCP directory as N ranks do.]:N: ' \
             '*--zstd[Compress a DCP directory.]' \
             '*--no-sync[Do not wait until the data is durable.]' \
+            '*--resume[If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. Not for DCP directories.]' \
             '*--threads=[Threads that read and write.]:N: ' \
             '*--quiet[Print nothing but errors.]' \
             '*-q[Print nothing but errors.]' \

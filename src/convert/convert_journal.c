@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A journal begins with a line of text and the fingerprint; then come records: bytes and blocks
+ * that are done by then, how many blocks are new, their checksums, and a hash of the record. What
+ * is behind the last whole record was being written when the conversion ended. */
+#include "convert/convert_journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/path.h"
+
+#define HEAD "dcp convert: 1.\n"
+
+enum { HEAD_SIZE = sizeof HEAD - 1 + 8, RECORD_HEAD = 24, RECORD_NEW_MAX = 1 << 24 };
+
+static dcp_status fail(const char *path, const char *what)
+{
+    int number = errno;
+    return dcp_error_set(number == ENOSPC || number == EDQUOT   ? DCP_ERR_NO_SPACE
+                         : number == EMFILE || number == ENFILE ? DCP_ERR_FILE_LIMIT
+                                                                : DCP_ERR_IO,
+                         "%s: %s: %s", path, what, strerror(number));
+}
+
+static char *join(struct arena *arena, const char *a, const char *b)
+{
+    size_t size = strlen(a) + strlen(b) + 1;
+    char *text = arena_allocate(arena, size);
+    if (text)
+        snprintf(text, size, "%s%s", a, b);
+    return text;
+}
+
+static bool read_at(const struct convert_journal *journal, void *bytes, size_t size,
+                    uint64_t offset)
+{
+    ssize_t got;
+    do
+        got = pread(journal->file, bytes, size, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    return got == (ssize_t)size;
+}
+
+static dcp_status write_at(const struct convert_journal *journal, const void *bytes, size_t size,
+                           uint64_t offset)
+{
+    const char *next = bytes;
+    while (size > 0) {
+        ssize_t written = pwrite(journal->file, next, size, (off_t)offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return fail(journal->path, "cannot be written");
+        next += written;
+        offset += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    return DCP_OK;
+}
+
+static dcp_status reserve(struct convert_journal *journal, uint64_t blocks)
+{
+    size_t capacity = 2 * (size_t)blocks + 64;
+    if (blocks <= journal->capacity)
+        return DCP_OK;
+    uint32_t *crcs = memory_reallocate_array(journal->crcs, capacity, sizeof *crcs);
+    if (!crcs)
+        return error_no_memory(capacity * sizeof *crcs, "checksums of blocks");
+    journal->crcs = crcs;
+    journal->capacity = capacity;
+    return DCP_OK;
+}
+
+/* The record at the journal's end. *found: there is a whole one. */
+static dcp_status read_record(struct convert_journal *journal, struct buffer *record, bool *found)
+{
+    unsigned char head[RECORD_HEAD];
+    *found = false;
+    if (!read_at(journal, head, sizeof head, journal->end))
+        return DCP_OK;
+    uint64_t bytes = load_u64(head), blocks = load_u64(head + 8), added = load_u64(head + 16);
+    if (added > RECORD_NEW_MAX || blocks < added || blocks - added != journal->blocks ||
+        bytes < journal->bytes)
+        return DCP_OK;
+    size_t size = RECORD_HEAD + (size_t)added * 4 + 8;
+    buffer_clear(record);
+    RETURN_IF_ERROR(buffer_reserve(record, size));
+    RETURN_IF_ERROR(reserve(journal, blocks));
+    if (!read_at(journal, record->data, size, journal->end) ||
+        load_u64(record->data + size - 8) != xxh3_64(record->data, size - 8))
+        return DCP_OK;
+    for (size_t i = 0; i < added; i++)
+        journal->crcs[journal->blocks + i] = load_u32(record->data + RECORD_HEAD + 4 * i);
+    journal->bytes = bytes;
+    journal->blocks = blocks;
+    journal->end += size;
+    *found = true;
+    return DCP_OK;
+}
+
+static dcp_status read_records(struct convert_journal *journal)
+{
+    struct buffer record;
+    dcp_status status;
+    bool found;
+    buffer_init(&record, 0);
+    do
+        status = read_record(journal, &record, &found);
+    while (status == DCP_OK && found);
+    buffer_free(&record);
+    return status;
+}
+
+static dcp_status begin_or_continue(struct convert_journal *journal, uint64_t fingerprint)
+{
+    unsigned char head[HEAD_SIZE], found[HEAD_SIZE];
+    memcpy(head, HEAD, sizeof HEAD - 1);
+    store_u64(head + sizeof HEAD - 1, fingerprint);
+    journal->end = HEAD_SIZE;
+    if (!read_at(journal, found, sizeof found, 0)) /* it ended before anything was done */
+        return write_at(journal, head, sizeof head, 0);
+    if (memcmp(head, found, sizeof head) != 0)
+        return dcp_error_set(DCP_ERR_EXISTS,
+                             "%s: is of another conversion: its source has changed, or options or "
+                             "the version differ; remove it to begin anew",
+                             journal->directory);
+    return read_records(journal);
+}
+
+static dcp_status open_files(struct convert_journal *journal, const char *target)
+{
+    size_t length = strlen(target);
+    while (length > 1 && target[length - 1] == '/')
+        length--;
+    char *path = arena_copy_text(&journal->arena, target, length);
+    if (path)
+        journal->directory = join(&journal->arena, path, ".partial");
+    if (journal->directory)
+        journal->path = join(&journal->arena, journal->directory, "/journal");
+    if (!journal->directory || !journal->path)
+        return error_no_memory(length, "a path");
+    if (mkdir(journal->directory, 0777) != 0 && errno != EEXIST)
+        return fail(journal->directory, "cannot be made");
+    journal->file = open(journal->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (journal->file < 0)
+        return fail(journal->path, "cannot be opened");
+    if (flock(journal->file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return dcp_error_set(DCP_ERR_BUSY, "%s: another process writes it", journal->directory);
+    return DCP_OK;
+}
+
+dcp_status convert_journal_open(struct convert_journal *journal, struct convert_source *source,
+                                const char *target)
+{
+    uint64_t fingerprint;
+    *journal = (struct convert_journal){.file = -1};
+    arena_init(&journal->arena, 0);
+    RETURN_IF_ERROR(convert_fingerprint(source, &fingerprint));
+    dcp_status status = open_files(journal, target);
+    if (status == DCP_OK)
+        status = begin_or_continue(journal, fingerprint);
+    journal->kept = journal->bytes;
+    journal->owned = status == DCP_OK;
+    return status;
+}
+
+dcp_status convert_journal_note(struct convert_journal *journal, uint64_t blocks, uint64_t bytes,
+                                const uint32_t *crcs)
+{
+    struct buffer record;
+    uint64_t added = blocks - journal->blocks;
+    RETURN_IF_ERROR(reserve(journal, blocks));
+    buffer_init(&record, 0);
+    buffer_append_u64(&record, journal->bytes + bytes);
+    buffer_append_u64(&record, blocks);
+    buffer_append_u64(&record, added);
+    for (uint64_t i = 0; i < added; i++) {
+        journal->crcs[journal->blocks + i] = crcs ? crcs[i] : 0;
+        buffer_append_u32(&record, crcs ? crcs[i] : 0);
+    }
+    buffer_append_u64(&record,
+                      buffer_status(&record) == DCP_OK ? xxh3_64(record.data, record.size) : 0);
+    dcp_status status = buffer_status(&record);
+    if (status == DCP_OK)
+        status = write_at(journal, record.data, record.size, journal->end);
+    if (status == DCP_OK) {
+        journal->end += record.size;
+        journal->blocks = blocks;
+        journal->bytes += bytes;
+    }
+    buffer_free(&record);
+    return status;
+}
+
+bool convert_journal_is_kept(const struct convert_journal *journal)
+{
+    return journal->blocks > 0 && !journal->committed;
+}
+
+void convert_journal_close(struct convert_journal *journal)
+{
+    if (journal->owned && !convert_journal_is_kept(journal)) {
+        unlink(journal->path);
+        rmdir(journal->directory);
+    }
+    if (journal->file >= 0)
+        close(journal->file);
+    memory_release(journal->crcs);
+    arena_free(&journal->arena);
+    *journal = (struct convert_journal){.file = -1};
+}
