@@ -57,7 +57,7 @@ static void fill_cells(const struct stat_row *row, struct cells *cells)
 
 static void widen_columns(const struct stat_row *row, struct column columns[COLUMNS])
 {
-    struct cells cells;
+    struct cells cells = {0};
     fill_cells(row, &cells);
     for (int i = 0; i < COLUMNS; i++) {
         int length = (int)strlen(cells.texts[i]);
@@ -75,7 +75,7 @@ static void print_head(const struct column columns[COLUMNS])
 
 static void print_row(const struct stat_row *row, const struct column columns[COLUMNS])
 {
-    struct cells cells;
+    struct cells cells = {0};
     fill_cells(row, &cells);
     printf("%-*s", columns[0].width, cells.texts[0]);
     for (int i = 1; i < COLUMNS; i++) {
