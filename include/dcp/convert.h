@@ -90,6 +90,20 @@ typedef struct dcp_convert_rename {
     const char *to;       /**< in the destination, as dcp_rename::stored */
 } dcp_convert_rename;
 
+/** A tensor or object of the destination. */
+typedef struct dcp_convert_item {
+    const char *name;
+    bool is_tensor;
+    const char *type; /**< of tensors: the dtype's name, or what GGUF calls it */
+    int32_t ndim;
+    const int64_t *shape;
+    uint64_t bytes;
+} dcp_convert_item;
+
+/** Is told what a conversion would write. The item, and what it points to, is valid during the
+ * call. */
+typedef void (*dcp_convert_item_function)(void *context, const dcp_convert_item *item);
+
 /** How a checkpoint is converted. All zero is the sensible default. Arrays and texts are borrowed
  * for the call. */
 typedef struct dcp_convert_options {
@@ -181,6 +195,12 @@ typedef struct dcp_convert_options {
      * DCP_ERR_EXISTS: what is there is of another source, of other options or of another version of
      * the library; DCP_ERR_BUSY: another process continues it. */
     bool resume;
+    /** Writes nothing, and reads no elements but those that are compared because they may be tied:
+     * what can be told of the result beforehand is an error or in the report, as otherwise. */
+    bool dry_run;
+    /** With `dry_run`: is told each item of the destination, in the order of the source. */
+    dcp_convert_item_function told;
+    void *told_context;
 } dcp_convert_options;
 
 /** What was converted. */

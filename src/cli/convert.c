@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dcp convert: one form of checkpoint into another. */
-#include <inttypes.h>
 #include <string.h>
 
-#include "command.h"
 #include "convert_page.h"
+#include "convert_print.h"
 
 enum { SOURCES_MAX = 4096 };
-
-struct convert_given {
-    dcp_convert_options options;
-    struct text_list include, exclude;
-    dcp_convert_rename *renames;
-    size_t rename_count;
-    bool masters, all;
-    bool zstd;
-    bool quiet;
-    bool json;
-};
 
 /* "FROM=TO": a pattern if FROM has a star, else a whole name or what is below it. */
 static bool take_rename(struct command_line *line, const struct option *option, const char *text)
@@ -39,48 +27,6 @@ static bool take_rename(struct command_line *line, const struct option *option, 
     return true;
 }
 
-static void print_report(const struct convert_given *given, const dcp_convert_report *report)
-{
-    if (given->json) {
-        printf("{\"source\": \"%s\", \"source_text\": ", dcp_form_name(report->source));
-        print_json_string(stdout, report->source_text);
-        printf(", \"target\": \"%s\", \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
-               ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"left_out\": %" PRIu64
-               ", \"tied\": %" PRIu64 ", \"dequantized\": %" PRIu64 ", \"resumed\": %" PRIu64 "}\n",
-               dcp_form_name(report->target), report->tensors, report->objects, report->bytes,
-               report->files, report->left_out, report->tied, report->dequantized, report->resumed);
-        return;
-    }
-    if (given->quiet)
-        return;
-    print_sum(report->tensors, report->bytes, report->objects);
-    if (report->left_out > 0)
-        printf(", %" PRIu64 " left out", report->left_out);
-    if (report->tied > 0)
-        printf(", %" PRIu64 " tied", report->tied);
-    if (report->dequantized > 0)
-        printf(", %" PRIu64 " dequantized", report->dequantized);
-    if (report->resumed > 0) {
-        fputs("; ", stdout);
-        print_size(stdout, report->resumed, 0);
-        fputs(" were there from an earlier call", stdout);
-    }
-    putchar('\n');
-    if (report->target == DCP_FORM_GGUF)
-        fputs("dcp convert: the file has no vocabulary (tokenizer.ggml.model is none): programs "
-              "that generate text need one from elsewhere\n",
-              stderr);
-}
-
-static void print_source(char **paths, int count, const dcp_convert_report *report)
-{
-    fputs("dcp convert: ", stderr);
-    print_plain(stderr, paths[0]);
-    fprintf(stderr, "%s is taken for ", count > 2 ? " ..." : "");
-    print_plain(stderr, report->source_text);
-    fputc('\n', stderr);
-}
-
 /* Options of the library, from what was given. */
 static void complete_options(struct convert_given *given, char **paths, int count)
 {
@@ -99,6 +45,8 @@ static void complete_options(struct convert_given *given, char **paths, int coun
         options->members = (const char *const *)paths;
         options->member_count = (size_t)count - 1;
     }
+    options->told = convert_print_item;
+    options->told_context = given;
     options->storage = command_storage();
     if (options->form == DCP_FORM_DCP)
         options->target_storage = command_storage();
@@ -118,7 +66,7 @@ static int run_convert(struct command_line *line)
     if (status != DCP_OK)
         return command_fail_with("convert", status);
     if (!given->quiet)
-        print_source(line->paths, count, &report);
+        convert_print_source(line->paths, count, &report);
     progress_begin(&progress);
     options->progress = progress_draw;
     options->progress_context = &progress;
@@ -130,7 +78,7 @@ static int run_convert(struct command_line *line)
     }
     if (status != DCP_OK)
         return command_fail_with("convert", status);
-    print_report(given, &report);
+    convert_print_report(given, &report);
     return EXIT_FINE;
 }
 
@@ -262,6 +210,11 @@ static const struct option convert_table[] = {
      .set = option_flag,
      .field = FIELD(options.skip_sync),
      .help = "Do not wait until the data is durable."},
+    {.name = "dry-run",
+     .letter = 'n',
+     .set = option_flag,
+     .field = FIELD(options.dry_run),
+     .help = "Write nothing, and print the names, dtypes and shapes that would be written."},
     {.name = "resume",
      .set = option_flag,
      .field = FIELD(options.resume),
@@ -302,7 +255,9 @@ const struct command command_convert = {
     .json = "An object: source and target are forms, as --to names them, source_text says what the "
             "source was taken for; tensors, objects and bytes were written to so many files (0: "
             "not counted); left_out names were left out, and tied tensors; dequantized "
-            "counts weights; resumed bytes were there from an earlier call.\n",
+            "counts weights; resumed bytes were there from an earlier call. With "
+            "--dry-run also items, an array: name, type: \"tensor\" or \"object\", and of tensors "
+            "dtype, shape and bytes.\n",
     .examples = "  dcp convert run/step_1000 model.safetensors --model-only --dtype bfloat16\n"
                 "      The model of a training checkpoint, to give away.\n"
                 "  dcp convert Llama-3-8B checkpoint --to dcp --ranks 8\n"
@@ -311,6 +266,8 @@ const struct command command_convert = {
                 "      The fp32 weights of a training checkpoint.\n"
                 "  dcp convert Mixtral-8x7B mcore --to dcp --transform mixtral_megatron.json\n"
                 "      A model under the names of Megatron-Core.\n"
+                "  dcp convert Llama-3-8B mcore --to dcp --transform llama_megatron.json -n\n"
+                "      What rules come to, before it takes hours.\n"
                 "  dcp convert Mistral-7B mistral.gguf --gguf-type q8_0\n"
                 "      A model for llama.cpp.\n"
                 "  dcp convert run/step_1000 /nfs/model.safetensors -m --resume\n"

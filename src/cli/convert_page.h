@@ -87,7 +87,8 @@
     "none, and is refused unless it has \"only\".\n"                                               \
     "\n"                                                                                           \
     "The directory transforms of the examples has llama_megatron.json and "                        \
-    "mixtral_megatron.json: the names and layouts of Hugging Face and of Megatron-Core "           \
-    "with Transformer Engine.\n"
+    "mixtral_megatron.json, for the names and layouts of Hugging Face and of Megatron-Core "       \
+    "with Transformer Engine, and llama_torchtitan.json for those of torchtitan. --dry-run "       \
+    "shows what rules come to.\n"
 
 #endif

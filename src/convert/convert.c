@@ -178,6 +178,32 @@ static dcp_status write_target(struct convert_source *source, const struct conve
     return forms[form].write(source, target);
 }
 
+void convert_tell(const struct convert_source *source, const struct convert_item *item,
+                  const char *type, int32_t ndim, const int64_t *shape)
+{
+    const dcp_convert_options *options = source->options;
+    const dcp_convert_item told = {.name = item->name,
+                                   .is_tensor = item->is_tensor,
+                                   .type = type,
+                                   .ndim = ndim,
+                                   .shape = shape,
+                                   .bytes = item->is_tensor ? item->bytes : 0};
+    if (options->told)
+        options->told(options->told_context, &told);
+}
+
+/* A GGUF file's tensors were told of when they got their types. */
+static void tell_items(const struct convert_source *source)
+{
+    for (size_t i = 0; i < source->count && source->options->form != DCP_FORM_GGUF; i++) {
+        const struct convert_item *item = &source->items[i];
+        if (item->is_tensor)
+            convert_tell(source, item, dcp_dtype_name(item->dtype), item->ndim, item->shape);
+        else
+            convert_tell(source, item, "", 0, NULL);
+    }
+}
+
 static dcp_status write_resumed(struct convert_source *source, const struct convert_target *target)
 {
     struct convert_journal journal;
@@ -247,7 +273,10 @@ static dcp_status convert(const char *from, const char *to, const dcp_convert_op
     if (status == DCP_OK)
         status = convert_transform(&source);
     if (status == DCP_OK)
-        status = options->resume ? write_resumed(&source, &target) : write_target(&source, &target);
+        status = options->resume && !options->dry_run ? write_resumed(&source, &target)
+                                                      : write_target(&source, &target);
+    if (status == DCP_OK && options->dry_run)
+        tell_items(&source);
     if (status == DCP_OK)
         fill_report(&source, report);
     convert_source_close(&source);

@@ -85,11 +85,8 @@ static dcp_status refuse(const struct convert_source *source, const char *what, 
 /* One of the names that Megatron's metadata.json has, and ours has not. */
 static dcp_status check_megatron(struct convert_source *source)
 {
-    const char *text, *backend = NULL;
-    size_t size;
-    RETURN_IF_ERROR(convert_read_text(source, "metadata.json", &text, &size));
-    if (text)
-        RETURN_IF_ERROR(model_config_find(text, size, "sharded_backend", &source->arena, &backend));
+    const char *backend;
+    RETURN_IF_ERROR(training_read_backend(source, "metadata.json", &backend));
     if (!backend)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_UNSUPPORTED,

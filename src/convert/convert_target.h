@@ -23,6 +23,9 @@ dcp_status convert_to_safetensors(struct convert_source *source,
 dcp_status convert_to_gguf(struct convert_source *source, const struct convert_target *target);
 dcp_status convert_to_model(struct convert_source *source, const struct convert_target *target);
 
+/* Tells the caller of an item, as it will lie in the destination. */
+void convert_tell(const struct convert_source *source, const struct convert_item *item,
+                  const char *type, int32_t ndim, const int64_t *shape);
 /* Leaves out lm_head.weight if it shall go, and is the embedding; tied: counts it. */
 dcp_status convert_drop_tied(struct convert_source *source, uint64_t *tied);
 

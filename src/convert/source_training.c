@@ -91,16 +91,31 @@ static dcp_status try_deepspeed(struct convert_source *source, const char *direc
     return status;
 }
 
+dcp_status training_read_backend(struct convert_source *source, const char *file,
+                                 const char **backend)
+{
+    const char *text;
+    size_t size;
+    *backend = NULL;
+    RETURN_IF_ERROR(convert_read_text(source, file, &text, &size));
+    if (!text)
+        return DCP_OK;
+    dcp_status status = model_config_find(text, size, "sharded_backend", &source->arena, backend);
+    return status == DCP_OK ? DCP_OK
+                            : error_prefix(status,
+                                           "%s/%s would say whether this is a checkpoint of "
+                                           "Megatron-Core, but is no JSON: mend or remove it",
+                                           source->path, file);
+}
+
 /* A directory of Megatron-Core, as its metadata.json says; name: below the source's path, "" for
  * itself. Other back ends are refused later, by name. */
 static dcp_status try_megatron(struct convert_source *source, const char *name, bool *found)
 {
-    const char *text, *file, *backend = NULL;
-    size_t size;
-    RETURN_IF_ERROR(join(source, *name ? name : ".", "metadata.json", &file));
-    RETURN_IF_ERROR(convert_read_text(source, file, &text, &size));
-    if (text)
-        RETURN_IF_ERROR(model_config_find(text, size, "sharded_backend", &source->arena, &backend));
+    const char *file = "metadata.json", *backend;
+    if (*name)
+        RETURN_IF_ERROR(join(source, name, "metadata.json", &file));
+    RETURN_IF_ERROR(training_read_backend(source, file, &backend));
     *found = backend && strcmp(backend, "torch_dist") == 0;
     if (!*found)
         return DCP_OK;

@@ -10,6 +10,10 @@
 /* Whether a path leads to such a checkpoint: fills in form, text and training. What is known and
  * cannot be converted is DCP_ERR_UNSUPPORTED. */
 dcp_status training_recognize(struct convert_source *source, bool *recognized);
+/* What a metadata.json, below the source's path, says in "sharded_backend", as Megatron-Core's
+ * does; NULL: nothing, or there is none. */
+dcp_status training_read_backend(struct convert_source *source, const char *file,
+                                 const char **backend);
 /* Whether it is one of its values. */
 dcp_status training_check_take(dcp_take take);
 /* Makes its parts. */

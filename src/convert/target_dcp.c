@@ -218,7 +218,7 @@ dcp_status convert_to_dcp(struct convert_source *source, const struct convert_ta
     dcp_status status = convert_memory_open(&writing.memory, source);
     if (status == DCP_OK)
         status = copied_extras_read(&writing.extras, source, &writing.save);
-    if (status == DCP_OK)
+    if (status == DCP_OK && !options->dry_run)
         status = write_directory(&writing);
     copied_extras_free(&writing.extras);
     memory_release(writing.writers);

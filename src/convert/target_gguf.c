@@ -264,6 +264,24 @@ static dcp_status read_config(struct gguf_file *file)
     return gguf_config_read(path ? path : source->path, text, size, &source->arena, &file->config);
 }
 
+static const char *type_name(enum gguf_tensor_type type)
+{
+    return type == GGUF_F32    ? "F32"
+           : type == GGUF_F16  ? "F16"
+           : type == GGUF_BF16 ? "BF16"
+                               : "Q8_0";
+}
+
+static void tell_tensors(const struct gguf_file *file)
+{
+    file->target->report->files = 1;
+    for (size_t i = 0; i < file->source->count; i++) {
+        const struct gguf_tensor *tensor = &file->tensors[i];
+        convert_tell(file->source, &tensor->item, type_name(tensor->type), tensor->ndim,
+                     tensor->shape);
+    }
+}
+
 /* A tensor's elements in the file are what the report counts. */
 static void keep_tensors(const struct gguf_file *file)
 {
@@ -287,7 +305,9 @@ dcp_status convert_to_gguf(struct convert_source *source, const struct convert_t
         status = gguf_tensors_list(source, &file.type, &file.tensors);
     if (status == DCP_OK)
         status = make_header(&file);
-    if (status == DCP_OK)
+    if (status == DCP_OK && source->options->dry_run)
+        tell_tensors(&file);
+    else if (status == DCP_OK)
         status = write_file(&file);
     if (status == DCP_OK)
         keep_tensors(&file);

@@ -167,18 +167,28 @@ static dcp_status add_index(struct division *division, struct safetensors_output
     return status;
 }
 
+/* What a file of them would say is wrong. */
+static dcp_status check_items(const struct division *division)
+{
+    for (size_t i = 0; i < division->source->count; i++)
+        division->items[i] = &division->source->items[i];
+    return safetensors_sort(division->items, division->source->count);
+}
+
 static dcp_status write_model(struct division *division, const struct convert_target *target,
                               struct safetensors_output *files)
 {
     struct convert_source *source = division->source;
+    divide(division);
+    target->report->files = division->shard_count;
+    if (source->options->dry_run)
+        return check_items(division);
     RETURN_IF_ERROR(convert_output_begin(&files->output, target->path, true,
                                          source->options->skip_sync, target->journal));
-    divide(division);
     RETURN_IF_ERROR(add_shards(division, files, target->progress));
     if (division->shard_count > 1)
         RETURN_IF_ERROR(add_index(division, files));
     RETURN_IF_ERROR(model_files_carry(source, files));
-    target->report->files = division->shard_count;
     return convert_output_commit(&files->output, target->progress);
 }
 

@@ -169,6 +169,9 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
 {
     const struct convert_source *source = writing->source;
     size_t file;
+    target->report->files = 1;
+    if (source->options->dry_run)
+        return build(writing);
     RETURN_IF_ERROR(convert_output_begin(&writing->output, target->path, false,
                                          source->options->skip_sync, target->journal));
     RETURN_IF_ERROR(build(writing));
@@ -180,7 +183,6 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
                                  target->progress));
     RETURN_IF_ERROR(write_rest(writing, file));
     RETURN_IF_ERROR(convert_output_seal(&writing->output, file));
-    target->report->files = 1;
     return convert_output_commit(&writing->output, target->progress);
 }
 

@@ -69,11 +69,13 @@ static dcp_status write_file(struct convert_source *source, const struct convert
 {
     for (size_t i = 0; i < source->count; i++)
         items[i] = &source->items[i];
+    target->report->files = 1;
+    if (source->options->dry_run)
+        return safetensors_sort(items, source->count);
     RETURN_IF_ERROR(convert_output_begin(&files->output, target->path, false,
                                          source->options->skip_sync, target->journal));
     RETURN_IF_ERROR(safetensors_output_add(files, "", items, source->count));
     RETURN_IF_ERROR(safetensors_output_copy(files, source, target->progress));
-    target->report->files = 1;
     return convert_output_commit(&files->output, target->progress);
 }
 

@@ -29,6 +29,20 @@ grep -q "^20 tensors, 145 KiB (148224 bytes), 0 objects$" "$scratch/done" || fai
 "$dcp" convert "$small" "$scratch/other" --quiet --to dcp --include "model.layers.0"
 "$dcp" convert --quiet "$scratch/stage" "$scratch/other" "$scratch/union.safetensors"
 cmp "$scratch/union.safetensors" "$scratch/a.safetensors" || fail "several directories are one source"
+"$dcp" convert -n "$small" "$scratch/none" --to hf --shard-size 30KB -i model.layers.0 >"$scratch/done" 2>"$scratch/said"
+grep -q "^  14.0 KiB  bfloat16  model.layers.0.mlp.down_proj.weight \[64, 112\]$" "$scratch/done" || fail "a dry run tells names and shapes"
+grep -q "^9 tensors, 66.2 KiB (67840 bytes), 0 objects, 11 left out; nothing was written$" "$scratch/done" || fail "$(cat "$scratch/done")"
+"$dcp" convert -nqj "$fixtures/models/gguf_llama/hf" "$scratch/none.gguf" --gguf-type q8_0 2>/dev/null >"$scratch/done"
+grep -q '{"name": "blk.0.attn_q.weight", "type": "tensor", "dtype": "Q8_0", "shape": \[32, 32\], "bytes": 1088}' "$scratch/done" ||
+    fail "a dry run of a GGUF file: $(cat "$scratch/done")"
+for form in dcp pt safetensors hf; do
+    "$dcp" convert -n -q -m "$fixtures/fsdp2_adam_w2/ckpt" "$scratch/none" --to $form -i app.model >"$scratch/done" || fail "a dry run to $form"
+    [ ! -s "$scratch/done" ] || fail "a quiet dry run prints something"
+done
+"$dcp" convert -nj "$fixtures/fsdp2_adam_w2/ckpt" "$scratch/none.pt" 2>/dev/null | grep -q '^ {"name": "app.optim.*", "type": "object"}' ||
+    fail "a dry run tells of objects"
+"$dcp" convert -n -q "$fixtures/fsdp2_adam_w2/ckpt" "$scratch/none.safetensors" 2>/dev/null && fail "a dry run finds what cannot be written"
+[ -z "$(ls -d "$scratch"/none* 2>/dev/null)" ] || fail "a dry run leaves something"
 for wrong in --to=nothing --dtype=bfloat --shard-size=x --ranks=0 --nothing --tied=maybe; do
     status=0
     "$dcp" convert "$wrong" "$small" "$scratch/wrong.pt" 2>/dev/null || status=$?

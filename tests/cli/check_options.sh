@@ -85,7 +85,7 @@ if command -v script >/dev/null && [ "$(terminal echo yes | tr -d '\r')" = yes ]
     header='{"w":{"dtype":"F32","shape":[100000,1000],"data_offsets":[0,400000000]}}'
     printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >"$directory/long/model.safetensors"
     truncate -s $((8 + ${#header} + 400000000)) "$directory/long/model.safetensors"
-    terminal "'$dcp' stat '$directory/long'" | grep -q ' %  .* of .*MiB/s  .* left' || fail "no progress on a terminal"
+    terminal "'$dcp' stat '$directory/long'" | grep -q ' %  .* of .*iB  [0-9.]* [KMG]iB/s  .* left' || fail "no progress on a terminal"
     terminal "stty cols 30; '$dcp' stat '$directory/long' >/dev/null" 2>&1 | tr '\r' '\n' | grep "$escape" | sed 's/^.\[K//' |
         awk 'length($0) > 29 { exit 1 }' || fail "progress is wider than the terminal"
     "$dcp" stat "$directory/long" 2>"$directory/err" >/dev/null

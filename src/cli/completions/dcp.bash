@@ -66,7 +66,7 @@ _dcp() {
         esac
         ;;
     convert)
-        options=" --help -h --storage --version -V --to -t --include -i --exclude -x --rename --model-only -m --masters --all -a --unstack --dtype --dequantize --transform --inverse --config --tied --shard-size --gguf-type --ranks --zstd --no-sync --resume --threads --quiet -q --json -j"
+        options=" --help -h --storage --version -V --to -t --include -i --exclude -x --rename --model-only -m --masters --all -a --unstack --dtype --dequantize --transform --inverse --config --tied --shard-size --gguf-type --ranks --zstd --no-sync --dry-run -n --resume --threads --quiet -q --json -j"
         case $before in
         --storage) _dcp_files; return ;;
         --to | -t) _dcp_words "dcp pt safetensors hf gguf"; return ;;
