@@ -64,6 +64,10 @@ DCP_API const char *dcp_form_name(dcp_form form);
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
 DCP_API dcp_form dcp_form_from_name(const char *name);
 
+/** @return the form that a destination's suffix says: ".pt", ".pth", ".bin", ".ckpt",
+ * ".safetensors" or ".gguf"; #DCP_FORM_UNKNOWN: none. */
+DCP_API dcp_form dcp_form_from_path(const char *path);
+
 /** The type of the matrices in a GGUF file. Vectors, norms and the routers of experts are F32. */
 typedef enum dcp_gguf_type {
     DCP_GGUF_AUTO = 0, /**< as the first matrix: BF16, F16, or else F32 */

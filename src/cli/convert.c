@@ -60,6 +60,8 @@ static int run_convert(struct command_line *line)
     const char *source = count == 2 ? line->paths[0] : ".", *target = line->paths[count - 1];
     dcp_convert_options *options = &given->options;
     dcp_convert_report report;
+    if (options->form == DCP_FORM_UNKNOWN && dcp_form_from_path(target) == DCP_FORM_UNKNOWN)
+        return option_usage(line, "the name of DST does not say its form: give --to");
     complete_options(given, line->paths, count);
     command_catch_signals(true);
     dcp_status status = dcp_convert_recognize(source, options, &report);

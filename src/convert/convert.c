@@ -48,6 +48,17 @@ dcp_form dcp_form_from_name(const char *name)
     return DCP_FORM_UNKNOWN;
 }
 
+dcp_form dcp_form_from_path(const char *path)
+{
+    size_t length = path ? strlen(path) : 0;
+    for (size_t i = 0; i < FORMS; i++) {
+        size_t suffix = forms[i].suffix ? strlen(forms[i].suffix) : length;
+        if (length > suffix && strcmp(path + length - suffix, forms[i].suffix) == 0)
+            return forms[i].form;
+    }
+    return DCP_FORM_UNKNOWN;
+}
+
 static bool is_written(dcp_form form)
 {
     for (size_t i = 0; i < FORMS; i++)
@@ -58,19 +69,14 @@ static bool is_written(dcp_form form)
 
 static dcp_status find_form(const char *target, dcp_form *form)
 {
-    size_t length = strlen(target);
     if (*form != DCP_FORM_UNKNOWN)
         return is_written(*form)
                    ? DCP_OK
                    : dcp_error_set(DCP_ERR_ARGUMENT,
                                    "%d is no form that checkpoints are written in", (int)*form);
-    for (size_t i = 0; i < FORMS; i++) {
-        size_t suffix = forms[i].suffix ? strlen(forms[i].suffix) : length;
-        if (length > suffix && strcmp(target + length - suffix, forms[i].suffix) == 0) {
-            *form = forms[i].form;
-            return DCP_OK;
-        }
-    }
+    *form = dcp_form_from_path(target);
+    if (*form != DCP_FORM_UNKNOWN)
+        return DCP_OK;
     return dcp_error_set(DCP_ERR_ARGUMENT,
                          "%s: its name does not say which form it shall have: give one of dcp, pt, "
                          "safetensors, hf and gguf",
@@ -93,14 +99,13 @@ static dcp_status check_options(const dcp_convert_options *options)
                              dcp_dtype_name(options->dequantize), dcp_dtype_name(options->dtype));
     bool gguf = options->form == DCP_FORM_GGUF;
     if (!options->transform && (options->transform_inverse || (options->transform_config && !gguf)))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no transform that would be turned around, "
-                                               "or take values of a config.json");
-    if ((options->gguf_type != DCP_GGUF_AUTO && !gguf) || options->gguf_type < DCP_GGUF_AUTO ||
-        options->gguf_type > DCP_GGUF_Q8_0)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%d is no type of a GGUF file, or another form is "
-                             "written",
+                             "no transform is given that an inverse or a config.json would be for");
+    if (options->gguf_type < DCP_GGUF_AUTO || options->gguf_type > DCP_GGUF_Q8_0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%d is no type of a GGUF file",
                              (int)options->gguf_type);
+    if (options->gguf_type != DCP_GGUF_AUTO && !gguf)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the type of matrices is for GGUF files alone");
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);

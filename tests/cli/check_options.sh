@@ -47,6 +47,10 @@ expect 2 '^dcp ls: --json takes no value$' ls --json=1 "$basic"
 expect 2 'missing behind --to: --to FORM$' convert "$basic" x --to
 expect 2 'cannot be x: expected a number from 1 to 1024$' convert --ranks x a b
 expect 2 'cannot be empty' convert --include= a b
+expect 2 '^dcp convert: the name of DST does not say its form: give --to; usage: ' convert "$basic" "$directory/a.zip"
+expect 1 'ranks, compression and a storage are for DCP directories alone$' convert -q "$basic" "$directory/a.pt" --zstd
+expect 1 'the type of matrices is for GGUF files alone$' convert -q "$basic" "$directory/a.pt" --gguf-type q8_0
+expect 1 'no transform is given that an inverse or a config.json would be for$' convert -q "$basic" "$directory/a.pt" --inverse
 expect 2 'cannot be maybe: it can be keep, drop$' convert --tied=maybe a b
 expect 2 'nothing to work on is given; usage: dcp verify' verify
 expect 2 'too many arguments; usage: dcp list' list a b

@@ -50,7 +50,8 @@ dcp_status place_nothing(const struct storage_place *place, const char *path)
     size_t shards = directory_count(&place->listing, DIRECTORY_SHARD);
     if (shards > 0)
         return dcp_error_set(DCP_ERR_NOT_FOUND,
-                             "%s: a save was interrupted here: %zu shard file%s, but no .metadata",
+                             "%s: a save was interrupted here: %zu shard file%s, but no .metadata, "
+                             "which dcp repair rebuilds if all of them are there",
                              path, shards, shards == 1 ? "" : "s");
     return dcp_error_set(DCP_ERR_NOT_FOUND,
                          "%s: no checkpoint: looked for .metadata, __*.metadata, *.safetensors, "
