@@ -13,6 +13,7 @@
 #include "convert/convert_target.h"
 #include "convert/convert_tree.h"
 #include "convert/copied_extras.h"
+#include "dcp/estimate.h"
 #include "dcp/save.h"
 
 /* Of the save by all ranks, so that they keep to small buffers; and more for each name. */
@@ -104,6 +105,22 @@ static bool report(void *context, const dcp_progress *progress)
     return status == DCP_OK;
 }
 
+/* Within the limit; if that is too small, as of many ranks, within the smallest that will do. All
+ * ranks get the same status, and do the same. */
+static dcp_status save_limited(dcp_state *root, const char *path, dcp_save_options *save)
+{
+    dcp_estimate estimate = {.size_of = sizeof estimate};
+    dcp_status status = dcp_save(root, path, save);
+    if (status != DCP_ERR_NO_MEMORY || save->memory_limit == 0)
+        return status;
+    RETURN_IF_ERROR(dcp_save_estimate(root, path, save, &estimate));
+    if (estimate.smallest_memory > save->memory_limit) {
+        save->memory_limit = estimate.smallest_memory;
+        status = dcp_save(root, path, save);
+    }
+    return status;
+}
+
 static dcp_status write_rank(struct writer *writer)
 {
     struct dcp_writing *writing = writer->writing;
@@ -123,7 +140,7 @@ static dcp_status write_rank(struct writer *writer)
     if (writer->group)
         status = dcp_group_agree(writer->group, status, 0);
     if (status == DCP_OK)
-        status = dcp_save(root, writing->target->path, &save);
+        status = save_limited(root, writing->target->path, &save);
     dcp_state_free(root);
     return status;
 }

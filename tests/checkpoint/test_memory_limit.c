@@ -36,17 +36,21 @@ static dcp_status save(struct rank *self)
 }
 
 /* Saves with the smallest limit, with one byte less, and with some more. */
-static void look_for_smallest(void **state, struct trial trial, int size)
+static void look_for_smallest_at(const char *path, struct trial trial, int size)
 {
-    static int number;
-    char name[32];
-    snprintf(name, sizeof name, "c%d", number++);
-    const char *path = path_in(state, name);
     trial.limits = (struct limit_trial){.body = save, .context = &trial};
     limit_trial_refuse(&trial.limits, size, path);
     assert_int_equal(access(path, F_OK), -1);
     trial.options.overwrite = DCP_OVERWRITE_REPLACE;
     limit_trial_accept(&trial.limits, size, path, (uint64_t)40 << 20);
+}
+
+static void look_for_smallest(void **state, struct trial trial, int size)
+{
+    static int number;
+    char name[32];
+    snprintf(name, sizeof name, "c%d", number++);
+    look_for_smallest_at(path_in(state, name), trial, size);
 }
 
 static void test_every_state(void **state)
@@ -56,6 +60,19 @@ static void test_every_state(void **state)
         look_for_smallest(state, trial, 1);
         look_for_smallest(state, trial, 3);
     }
+}
+
+/* A save keeps the whole path, in case the process changes its directory. */
+static void test_relative_path(void **state)
+{
+    struct trial trial = {.kind = 0, .options.skip_sync = true};
+    char before[4096];
+    needs_files();
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(*state), 0);
+    look_for_smallest_at("c", trial, 1);
+    look_for_smallest_at("d", trial, 3);
+    assert_int_equal(chdir(before), 0);
 }
 
 static dcp_status let_pass(void *context, dcp_saving *saving, dcp_save_plan *plan)
@@ -213,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LIMIT_TEST(test_every_state),
+        LIMIT_TEST(test_relative_path),
         LIMIT_TEST(test_options),
         LIMIT_TEST(test_replica_check),
         LIMIT_TEST(test_compressed),

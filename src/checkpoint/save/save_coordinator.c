@@ -122,9 +122,13 @@ dcp_status save_coordinator_stay(dcp_saving *saving)
 dcp_status save_coordinator_imagine(dcp_saving *saving)
 {
     const dcp_storage *storage;
+    char *id; /* as a save has it, whose length counts */
     RETURN_IF_ERROR(choose_storage(saving, &storage));
-    return save_session_imagine(&saving->session, storage, saving->path,
-                                !saving->options.skip_sync);
+    RETURN_IF_ERROR(storage_keep_id(storage, saving->path, &id));
+    dcp_status status =
+        save_session_imagine(&saving->session, storage, id, !saving->options.skip_sync);
+    memory_release(id);
+    return status;
 }
 
 /* Receives orders while they are made. */
