@@ -209,9 +209,7 @@ static dcp_status write_directory(struct dcp_writing *writing)
         return error_no_memory(count * sizeof *writing->writers, "the ranks of a conversion");
     for (size_t i = 0; i < count; i++)
         writing->writers[i] = (struct writer){.writing = writing, .rank = (int32_t)i};
-    if (writing->save.compression == DCP_COMPRESSION_NONE)
-        writing->save.memory_limit =
-            SAVE_MEMORY / count + SAVE_NAME_MEMORY * writing->source->count;
+    writing->save.memory_limit = SAVE_MEMORY / count + SAVE_NAME_MEMORY * writing->source->count;
     dcp_status status = count > 1 ? write_as_ranks(writing) : write_rank(writing->writers);
     if (status != DCP_ERR_NO_MEMORY || writing->save.memory_limit == 0)
         return status;
