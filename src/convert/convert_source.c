@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "convert/convert_tiles.h"
 #include "convert/foreign_method.h"
 
 /* More than any config.json has. */
@@ -87,6 +88,7 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
                                            .member_count = options->member_count};
     *source = (struct convert_source){.options = options, .path = path};
     arena_init(&source->arena, 0);
+    RETURN_IF_ERROR(convert_tiles_new(&source->tiles));
     RETURN_IF_ERROR(convert_recognize(source, &source->opened));
     if (source->training)
         return training_open(source);
@@ -101,6 +103,7 @@ void convert_source_close(struct convert_source *source)
     dcp_checkpoint_close(source->checkpoint);
     if (source->parts)
         source_parts_free(source->parts);
+    convert_tiles_free(source->tiles);
     arena_free(&source->arena);
     *source = (struct convert_source){0};
 }

@@ -13,6 +13,7 @@
 
 struct convert_item;
 struct convert_source;
+struct convert_tiles;
 
 /* How elements come about that no entry has as they are. It begins the struct of each kind, which
  * lives in the source's arena. */
@@ -51,7 +52,8 @@ struct convert_source {
     struct source_parts *parts; /* of a training checkpoint */
     const char *training;       /* its directory; NULL: it is none */
     dcp_status (*open_training)(struct convert_source *source);
-    struct convert_item *items; /* in the checkpoint's order */
+    struct convert_tiles *tiles; /* of tensors that are costly to read */
+    struct convert_item *items;  /* in the checkpoint's order */
     size_t count;
     uint64_t left_out;
     struct arena arena;

@@ -8,17 +8,15 @@
 #include "base/memory.h"
 #include "state/copy.h"
 
-/* Matrices that are read as a whole, and elements that are taken at once. */
-#define MATRIX_BYTES ((uint64_t)4 << 20)
+/* Elements that are converted at once. */
 enum { PIECE = 1 << 18 };
 
 struct made {
     struct convert_recipe recipe;
     struct convert_item *inputs;
-    int64_t *starts;              /* of the inputs' blocks, and behind the last */
-    size_t count;                 /* of inputs */
-    int64_t offset, length;       /* slice */
-    int64_t rows, columns, inner; /* swap */
+    int64_t *starts;        /* of the inputs' blocks, and behind the last */
+    size_t count;           /* of inputs */
+    int64_t offset, length; /* slice */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -83,88 +81,6 @@ static dcp_status read_slice(const struct convert_source *source, const struct c
     return DCP_OK;
 }
 
-/* Elements of one matrix, from one that is read as a whole. */
-static dcp_status swap_whole(const struct convert_source *source, const struct made *made,
-                             int64_t matrix, int64_t at, int64_t count, size_t element,
-                             unsigned char *place)
-{
-    int64_t size = made->rows * made->columns * made->inner;
-    unsigned char *space = memory_allocate_array((size_t)size, element);
-    if (!space)
-        return error_no_memory((size_t)size * element, "a matrix to transpose");
-    dcp_status status = convert_read(source, made->inputs, matrix * size, size, space);
-    for (int64_t end = at + count, taken; at < end && status == DCP_OK; at += taken) {
-        int64_t entry = at / made->inner, within = at % made->inner;
-        int64_t row = entry % made->rows, column = entry / made->rows;
-        taken = smaller(end - at, made->inner - within);
-        memcpy(place,
-               space + (size_t)((row * made->columns + column) * made->inner + within) * element,
-               (size_t)taken * element);
-        place += (size_t)taken * element;
-    }
-    memory_release(space);
-    return status;
-}
-
-/* Whole lines of the result: some columns of each row, which are scattered. */
-static dcp_status swap_lines(const struct convert_source *source, const struct made *made,
-                             int64_t begin, int64_t column, int64_t lines, size_t element,
-                             unsigned char *place)
-{
-    int64_t width = lines * made->inner, line = made->rows * made->inner;
-    size_t entry = (size_t)made->inner * element;
-    unsigned char *space = memory_allocate_array((size_t)width, element);
-    dcp_status status =
-        space ? DCP_OK : error_no_memory((size_t)width * element, "columns to transpose");
-    for (int64_t row = 0; row < made->rows && status == DCP_OK; row++) {
-        status = convert_read(source, made->inputs,
-                              begin + (row * made->columns + column) * made->inner, width, space);
-        for (int64_t i = 0; i < lines && status == DCP_OK; i++)
-            memcpy(place + (size_t)(i * line) * element + (size_t)row * entry,
-                   space + (size_t)i * entry, entry);
-    }
-    memory_release(space);
-    return status;
-}
-
-/* Takes what it can of a large matrix: whole lines, or a part of an entry; *taken: how many. */
-static dcp_status swap_part(const struct convert_source *source, const struct made *made,
-                            int64_t matrix, int64_t at, int64_t count, size_t element,
-                            unsigned char *place, int64_t *taken)
-{
-    int64_t line = made->rows * made->inner, begin = matrix * line * made->columns;
-    int64_t column = at / line, within = at % line;
-    int64_t lines = smaller(count, PIECE) / line;
-    if (within == 0 && lines > 0) {
-        lines = smaller(lines, made->columns - column);
-        *taken = lines * line;
-        return swap_lines(source, made, begin, column, lines, element, place);
-    }
-    int64_t row = within / made->inner, inside = within % made->inner;
-    *taken = smaller(count, made->inner - inside);
-    return convert_read(source, made->inputs,
-                        begin + (row * made->columns + column) * made->inner + inside, *taken,
-                        place);
-}
-
-static dcp_status read_swapped(const struct convert_source *source, const struct convert_item *item,
-                               int64_t first, int64_t count, void *elements)
-{
-    const struct made *made = (const struct made *)item->recipe;
-    int64_t size = made->rows * made->columns * made->inner, taken;
-    size_t element = dcp_dtype_size(item->dtype);
-    unsigned char *place = elements;
-    for (; count > 0; first += taken, count -= taken, place += (size_t)taken * element) {
-        int64_t matrix = first / size, at = first % size;
-        taken = smaller(count, size - at);
-        if ((uint64_t)size * element <= MATRIX_BYTES)
-            RETURN_IF_ERROR(swap_whole(source, made, matrix, at, taken, element, place));
-        else
-            RETURN_IF_ERROR(swap_part(source, made, matrix, at, taken, element, place, &taken));
-    }
-    return DCP_OK;
-}
-
 static dcp_status read_cast(const struct convert_source *source, const struct convert_item *item,
                             int64_t first, int64_t count, void *elements)
 {
@@ -223,19 +139,6 @@ dcp_status transform_slice(struct arena *arena, const struct convert_item *input
     made->recipe.read = read_slice;
     made->offset = offset;
     made->length = length;
-    return DCP_OK;
-}
-
-dcp_status transform_swap(struct arena *arena, const struct convert_item *input, int64_t rows,
-                          int64_t columns, int64_t inner, struct convert_item *item)
-{
-    const int64_t nothing = 0;
-    struct made *made;
-    RETURN_IF_ERROR(make(arena, input, &nothing, 1, item, &made));
-    made->recipe.read = read_swapped;
-    made->rows = rows;
-    made->columns = columns;
-    made->inner = inner;
     return DCP_OK;
 }
 
