@@ -212,6 +212,8 @@ void print_color(FILE *out, enum color color);
  * reads is ended by the second one at once. */
 void command_catch_signals(bool writes);
 bool command_interrupted(void);
+/* The same, for options that ask whether to stop; the context is not looked at. */
+bool command_stopped(void *context);
 /* Ends the process by the signal that was caught, so that a shell's loop ends as well. */
 void command_die(void);
 

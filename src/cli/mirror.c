@@ -61,12 +61,14 @@ static int run_mirror(struct command_line *line)
     arguments->copy.source = arguments->copy.destination = command_storage();
     arguments->copy.told = tell;
     arguments->copy.told_context = arguments;
+    arguments->copy.stopped = command_stopped;
+    command_catch_signals(true);
     if (arguments->json)
         putchar('[');
     dcp_status status = dcp_run_copy(line->paths[0], line->paths[1], &arguments->copy, NULL);
     if (arguments->json)
         fputs("\n]\n", stdout);
-    return status == DCP_OK ? EXIT_FINE : command_fail("mirror");
+    return status == DCP_OK ? EXIT_FINE : command_fail_with("mirror", status);
 }
 
 static const struct option mirror_table[] = {
@@ -93,7 +95,10 @@ static const struct option mirror_table[] = {
      .help = "What was done, as JSON."},
     {.name = NULL}};
 
-static const struct exit_text exits[] = {{EXIT_FAULT, "Some could not be copied."}, {0, NULL}};
+static const struct exit_text exits[] = {
+    {EXIT_FAULT, "Some could not be copied."},
+    {EXIT_UNABLE, "They could not be copied, for want of memory or open files."},
+    {0, NULL}};
 
 const struct command command_mirror = {
     .name = "mirror",

@@ -30,6 +30,12 @@ bool command_interrupted(void)
     return interrupted != 0;
 }
 
+bool command_stopped(void *context)
+{
+    (void)context;
+    return command_interrupted();
+}
+
 void command_die(void)
 {
     const struct sigaction action = {.sa_handler = SIG_DFL};

@@ -49,6 +49,24 @@ grep 'step_11 ' "$directory/list" | grep -q ' \[pinned\]' || fault "list: $(cat 
 [ "$(grep -c ' \[best\]' "$directory/best")" = 1 ] || fault "best: $(cat "$directory/best")"
 "$dcp" list --json "$run" | grep -q '"pinned": true, "mirrored": 1' || fault "$("$dcp" list --json "$run")"
 
+# A signal ends it soon and cleanly, and the next call goes on.
+"$dcp" mirror --rate 1K --json "$run" "$directory/slow" >"$directory/json" 2>"$directory/said" &
+process=$!
+tries=0
+until [ -n "$(find "$directory/slow" -name '*.distcp' 2>/dev/null)" ] || [ $tries -gt 100 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+kill -TERM $process
+wait $process
+found=$?
+[ $found = 143 ] || fault "interrupted, mirror ends with $found: $(cat "$directory/said")"
+[ "$(cat "$directory/said")" = "dcp mirror: interrupted" ] || fault "interrupted, mirror says: $(cat "$directory/said")"
+tail -n 1 "$directory/json" | grep -q '^\]$' || fault "interrupted, mirror prints: $(cat "$directory/json")"
+[ -z "$(find "$directory/slow" -name '.dcp_owner')" ] || fault "interrupted, mirror leaves $(find "$directory/slow" -name '.dcp_owner')"
+expect_status 0 mirror "$run" "$directory/slow"
+expect_status 0 verify "$directory/slow/step_33"
+
 "$make_run" "$directory/other" 11 >/dev/null || fault "make_run fails"
 expect_status 1 mirror "$directory/other" "$far"
 expect_status 1 mirror "$directory/none" "$far"
