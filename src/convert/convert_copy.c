@@ -156,7 +156,8 @@ static dcp_status keep_blocks(struct copying *copying, size_t *count)
 
 /* ---- copying ---- */
 
-static dcp_status copy_block(struct copying *copying, size_t thread, size_t block, void *space)
+static dcp_status copy_block(struct copying *copying, size_t thread, size_t block, void *space,
+                             struct convert_writeback *writeback)
 {
     size_t index = find_run(copying, block), size;
     const struct convert_run *run = &copying->runs[index];
@@ -168,6 +169,8 @@ static dcp_status copy_block(struct copying *copying, size_t thread, size_t bloc
     RETURN_IF_ERROR(
         convert_output_write(copying->output, run->file, bytes, size, run->offset + begin));
     atomic_store(&copying->at[thread], block + 1);
+    convert_output_write_back(copying->output, writeback,
+                              (struct convert_span){run->file, size, run->offset + begin});
     RETURN_IF_ERROR(note_if_due(copying, size));
     return progress_add(copying->progress, size);
 }
@@ -177,6 +180,7 @@ static dcp_status copy_blocks(void *context, size_t index)
 {
     struct copying *copying = context;
     size_t count = copying->first[copying->run_count], block;
+    struct convert_writeback writeback = {0};
     void *space = memory_allocate(CONVERT_BLOCK);
     if (!space)
         return error_no_memory(CONVERT_BLOCK, "a block");
@@ -184,7 +188,7 @@ static dcp_status copy_blocks(void *context, size_t index)
     while (status == DCP_OK && !atomic_load(&copying->failed) &&
            (block = atomic_fetch_add(&copying->next, 1)) < count) {
         atomic_store(&copying->at[index], block);
-        status = copy_block(copying, index, block, space);
+        status = copy_block(copying, index, block, space, &writeback);
     }
     if (status != DCP_OK)
         atomic_store(&copying->failed, true);

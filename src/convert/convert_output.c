@@ -16,7 +16,9 @@
 #include "base/random.h"
 
 /* Smaller writes wait for their neighbours. */
-enum { EARLY_BYTES = 1 << 20 };
+enum { EARLY_BYTES = 64 << 10 };
+/* Of each thread, on their way to the disk. */
+#define WRITEBACK_BYTES ((uint64_t)16 << 20)
 
 static dcp_status fail(const char *path, const char *what)
 {
@@ -163,7 +165,6 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
                                 size_t size, uint64_t offset)
 {
     const char *next = bytes;
-    const off_t begin = (off_t)offset, length = (off_t)size;
     while (size > 0) {
         ssize_t written = pwrite(output->files[file], next, size, (off_t)offset);
         if (written < 0 && errno == EINTR)
@@ -174,11 +175,34 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
         offset += (uint64_t)written;
         size -= (size_t)written;
     }
-    /* Begins to write it to the disk, which else would wait for the end; a file system that cannot
-     * is no failure. */
-    if (!output->skip_sync && length >= EARLY_BYTES)
-        sync_file_range(output->files[file], begin, length, SYNC_FILE_RANGE_WRITE);
     return DCP_OK;
+}
+
+/* A file system that cannot do it is no failure: then all of it is written at the end. */
+static void start_or_await(const struct convert_output *output, struct convert_span span,
+                           unsigned int how)
+{
+    sync_file_range(output->files[span.file], (off_t)span.offset, (off_t)span.size, how);
+}
+
+void convert_output_write_back(const struct convert_output *output,
+                               struct convert_writeback *writeback, struct convert_span written)
+{
+    const size_t most = sizeof writeback->spans / sizeof *writeback->spans;
+    if (output->skip_sync || written.size < EARLY_BYTES)
+        return;
+    start_or_await(output, written, SYNC_FILE_RANGE_WRITE);
+    writeback->spans[(writeback->first + writeback->count++) % most] = written;
+    writeback->bytes += written.size;
+    while (writeback->bytes > WRITEBACK_BYTES || writeback->count == most) {
+        struct convert_span oldest = writeback->spans[writeback->first];
+        start_or_await(output, oldest,
+                       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                           SYNC_FILE_RANGE_WAIT_AFTER);
+        writeback->first = (writeback->first + 1) % most;
+        writeback->count--;
+        writeback->bytes -= oldest.size;
+    }
 }
 
 dcp_status convert_output_sync(const struct convert_output *output)
