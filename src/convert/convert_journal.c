@@ -20,7 +20,7 @@
 
 #define HEAD "dcp convert: 1.\n"
 
-enum { HEAD_SIZE = sizeof HEAD - 1 + 8, RECORD_HEAD = 24, RECORD_NEW_MAX = 1 << 24 };
+enum { HEAD_SIZE = sizeof HEAD - 1 + 8, RECORD_HEAD = 24, RECORD_SUM = 8 };
 
 static dcp_status fail(const char *path, const char *what)
 {
@@ -80,23 +80,26 @@ static dcp_status reserve(struct convert_journal *journal, uint64_t blocks)
     return DCP_OK;
 }
 
-/* The record at the journal's end. *found: there is a whole one. */
-static dcp_status read_record(struct convert_journal *journal, struct buffer *record, bool *found)
+/* The record at the journal's end, which has so many bytes. *found: there is a whole one. */
+static dcp_status read_record(struct convert_journal *journal, uint64_t length,
+                              struct buffer *record, bool *found)
 {
     unsigned char head[RECORD_HEAD];
     *found = false;
-    if (!read_at(journal, head, sizeof head, journal->end))
+    if (length < journal->end || length - journal->end < RECORD_HEAD + RECORD_SUM ||
+        !read_at(journal, head, sizeof head, journal->end))
         return DCP_OK;
+    uint64_t most = (length - journal->end - RECORD_HEAD - RECORD_SUM) / 4;
     uint64_t bytes = load_u64(head), blocks = load_u64(head + 8), added = load_u64(head + 16);
-    if (added > RECORD_NEW_MAX || blocks < added || blocks - added != journal->blocks ||
+    if (added > most || blocks < added || blocks - added != journal->blocks ||
         bytes < journal->bytes)
         return DCP_OK;
-    size_t size = RECORD_HEAD + (size_t)added * 4 + 8;
+    size_t size = RECORD_HEAD + (size_t)added * 4 + RECORD_SUM;
     buffer_clear(record);
     RETURN_IF_ERROR(buffer_reserve(record, size));
     RETURN_IF_ERROR(reserve(journal, blocks));
     if (!read_at(journal, record->data, size, journal->end) ||
-        load_u64(record->data + size - 8) != xxh3_64(record->data, size - 8))
+        load_u64(record->data + size - RECORD_SUM) != xxh3_64(record->data, size - RECORD_SUM))
         return DCP_OK;
     for (size_t i = 0; i < added; i++)
         journal->crcs[journal->blocks + i] = load_u32(record->data + RECORD_HEAD + 4 * i);
@@ -110,11 +113,14 @@ static dcp_status read_record(struct convert_journal *journal, struct buffer *re
 static dcp_status read_records(struct convert_journal *journal)
 {
     struct buffer record;
+    struct stat about;
     dcp_status status;
     bool found;
+    if (fstat(journal->file, &about) != 0)
+        return fail(journal->path, "cannot be looked at");
     buffer_init(&record, 0);
     do
-        status = read_record(journal, &record, &found);
+        status = read_record(journal, (uint64_t)about.st_size, &record, &found);
     while (status == DCP_OK && found);
     buffer_free(&record);
     return status;

@@ -233,13 +233,46 @@ static void test_without_memory(void **state)
     free(whole);
 }
 
+/* A journal claims more than it has, and more than there is memory for. */
+static void test_hostile_journal(void **state)
+{
+    static const uint64_t claims[][3] = {{1, 1, 1},
+                                         {UINT64_MAX, UINT64_MAX, UINT64_MAX},
+                                         {1 << 20, 1 << 28, 1 << 28},
+                                         {5, (uint64_t)1 << 62, (uint64_t)1 << 62},
+                                         {5, UINT64_MAX, 0},
+                                         {5, 3, 4}};
+    char *source = keep(state, "source"), *to = keep(state, "a.safetensors");
+    char *journal = keep(state, "a.safetensors.partial/journal");
+    dcp_convert_options options = options_of(DCP_FORM_SAFETENSORS);
+    scene_save(source, true);
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        dcp_convert_report report;
+        options.progress = end_at_first;
+        begin(source, to);
+        int file = open(journal, O_RDWR);
+        assert_int_equal(ftruncate(file, 24), 0);
+        assert_int_equal(pwrite(file, claims[i], sizeof claims[i], 24), sizeof claims[i]);
+        assert_int_equal(ftruncate(file, 1000), 0);
+        close(file);
+        options.progress = NULL;
+        must(dcp_convert(source, to, &options, &report));
+        assert_int_equal(report.resumed, 0);
+        assert_int_equal(unlink(to), 0);
+    }
+    free(source);
+    free(to);
+    free(journal);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_in_steps), TEST(test_directory_in_steps), TEST(test_of_another),
-        TEST(test_refused),  TEST(test_damaged_journal),    TEST(test_without_memory),
+        TEST(test_hostile_journal), TEST(test_in_steps), TEST(test_directory_in_steps),
+        TEST(test_of_another),      TEST(test_refused),  TEST(test_damaged_journal),
+        TEST(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
