@@ -191,7 +191,7 @@ static dcp_status read_swapped(const struct convert_source *source, const struct
                                int64_t first, int64_t count, void *elements)
 {
     const struct swapped *swapped = (const struct swapped *)item->recipe;
-    int64_t size = swapped->rows * swapped->columns * swapped->inner, taken;
+    int64_t size = swapped->rows * swapped->columns * swapped->inner, taken = 0;
     size_t element = dcp_dtype_size(item->dtype);
     unsigned char *place = elements;
     for (; count > 0; first += taken, count -= taken, place += (size_t)taken * element) {

@@ -36,9 +36,10 @@ dcp_status shard_take_tensor(struct shard_reader *reader, const struct metadata_
         bool checks = verification != DCP_VERIFY_NONE;
         bool held = checks && (item.passing ? item.crc_held : view.has_crc);
         uint64_t bytes = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
-        shard_reader_count(
-            reader, held ? &(struct shard_tally){.checked = bytes}
-                         : &(struct shard_tally){.unchecked = bytes, .bare = checks ? bytes : 0});
+        struct shard_tally tally = {.checked = held ? bytes : 0,
+                                    .unchecked = held ? 0 : bytes,
+                                    .bare = checks && !held ? bytes : 0};
+        shard_reader_count(reader, &tally);
     }
     stored_item_close(&item);
     return shard_reader_blame(reader, entry, piece, status);

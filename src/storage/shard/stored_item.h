@@ -26,16 +26,16 @@ struct stored_item {
     const struct metadata_piece *piece;
     struct checked_source checked;
     struct decompressed_source decompressed;
-    struct byte_source source; /* what format/ is given: the stream, or the file of a view */
-    bool listed;               /* the file's footer has the piece */
-    bool in_memory;            /* all of source is in memory; the item need not own it */
-    bool trusted;              /* and of a window that needs no further check */
-    bool passing;              /* source is decompressed as it is read */
-    bool foreseen;             /* a view of it is to be compared with what its end says */
-    bool ended;                /* that was done, and the CRC was right */
-    bool crc_held;             /* there was one */
-    void *memory;              /* that holds it, unless a window does */
-    void *inflated;            /* the storage of a deflated record */
+    struct byte_source source;     /* what format/ is given: the stream, or the file of a view */
+    bool listed;                   /* the file's footer has the piece */
+    bool in_memory;                /* all of source is in memory; the item need not own it */
+    bool trusted;                  /* and of a window that needs no further check */
+    bool passing;                  /* source is decompressed as it is read */
+    bool foreseen;                 /* a view of it is to be compared with what its end says */
+    bool ended;                    /* that was done, and the CRC was right */
+    bool crc_held;                 /* there was one */
+    void *memory;                  /* that holds it, unless a window does */
+    void *inflated;                /* the storage of a deflated record */
     int64_t strides[DCP_MAX_DIMS]; /* of a view that was laid out: no allocation for each piece */
     struct arena arena;
 };
