@@ -8,6 +8,9 @@
 
 #include "check.h"
 
+/* With ThreadSanitizer every third: threads do much the same with all of them. */
+enum { STEP = TRIAL_STEP > 3 ? 3 : 1 };
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int failures;
 
@@ -50,7 +53,7 @@ static void check_refused(const struct manifest *manifest)
 
 int main(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += STEP) {
         struct manifest manifest;
         int before = failures;
         manifest_read(&manifest, argv[i]);
