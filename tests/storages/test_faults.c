@@ -223,7 +223,7 @@ static void loop_over_loads(void **state, const struct stored_versions *how)
     must(stored_version_save(&scene.versions, 1));
     for (size_t w = 0; w < WAYS; w++) {
         struct awkward_fault fault = ways[w];
-        for (fault.n = 1; load_with_fault(&scene, &fault); fault.n++)
+        for (fault.n = 1 + (long)w % stride; load_with_fault(&scene, &fault); fault.n += stride)
             ;
         assert_true(fault.n > 5);
     }
@@ -257,7 +257,7 @@ static void test_verifying(void **state)
     for (size_t w = 0; w < WAYS; w++) {
         struct awkward_fault fault = ways[w];
         bool reached = true;
-        for (fault.n = 1; reached; fault.n++) {
+        for (fault.n = 1 + (long)w % stride; reached; fault.n += stride) {
             const dcp_open_options options = {.storage = &scene.storage.table};
             uint64_t faults = 0;
             awkward_storage_fail(&scene.storage, &fault);
@@ -283,7 +283,7 @@ static void test_opening_and_mapping(void **state)
     for (size_t w = 0; w < WAYS; w++) {
         struct awkward_fault fault = ways[w];
         bool reached = true;
-        for (fault.n = 1; reached; fault.n++) {
+        for (fault.n = 1 + (long)w % stride; reached; fault.n += stride) {
             const dcp_open_options options = {.storage = &scene.storage.table};
             dcp_checkpoint *checkpoint = NULL;
             dcp_mapping *mapping = NULL;
