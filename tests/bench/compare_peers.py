@@ -9,7 +9,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OURS = {"ours": "save", "ours, kept": "save_kept"}
-PEERS = {"dcp": "PyTorch DCP", "torch": "torch.save", "mmap": "torch.load, mapped", "safetensors": "safetensors"}
+PEERS = {"dcp": "PyTorch DCP", "torch": "torch.save", "mmap": "torch.load, mapped", "safetensors": "safetensors",
+         "fastsafetensors": "fastsafetensors", "orbax": "Orbax, JAX"}
 MEASURES = ["save", "load after save", "load warm", "load cold", "save memory", "load memory"]
 
 
@@ -36,7 +37,7 @@ def start(side, rows, options):
     ours = side([os.path.join(options.build, "tests", "bench", "bench_ranks")], options)
     sides = {name: ours for name in OURS}
     for peer in PEERS:
-        program = side([options.python, os.path.join(HERE, "torch_peers.py"), peer], options)
+        program = side([options.python, os.path.join(HERE, "peer.py"), peer], options)
         said = program.process.stdout.readline().split()
         if said == ["ready"]:
             sides[peer] = program
