@@ -19,7 +19,8 @@ enum piece_encoding {
     PIECE_STREAM = 0, /* a torch.save stream of one tensor or object */
     PIECE_RAW = 1,    /* row-major little-endian elements (safetensors) */
     PIECE_VIEW = 2,   /* a view of a storage inside a .pt file: see view */
-    PIECE_HELD = 3    /* an object's stream, in memory: see object */
+    PIECE_HELD = 3,   /* an object's stream, in memory: see object */
+    PIECE_RANGE = 4   /* some elements of a tensor in a torch.save stream: see range */
 };
 
 /* Where the elements of a stored tensor lie: the result of opening a piece of any encoding. Offsets
@@ -42,6 +43,14 @@ struct tensor_view {
     uint64_t storage_bytes;
 };
 
+/* Which elements of the tensor in a stream a piece is: as many as it has, consecutive, row-major in
+ * the tensor and in the piece. */
+struct stream_range {
+    int32_t ndim; /* of the tensor in the stream */
+    const int64_t *sizes;
+    int64_t first;
+};
+
 /* A stored chunk of a tensor, or an object. */
 struct metadata_piece {
     const int64_t *offsets; /* ndim values; NULL for objects */
@@ -51,7 +60,8 @@ struct metadata_piece {
     bool zstd; /* the stream is compressed as a whole */
     uint64_t offset;
     uint64_t length;
-    const struct tensor_view *view; /* PIECE_VIEW, PIECE_RAW */
+    const struct tensor_view *view;   /* PIECE_VIEW, PIECE_RAW */
+    const struct stream_range *range; /* PIECE_RANGE */
     const void *object; /* PIECE_VIEW objects: private to format/; PIECE_HELD: length bytes */
 };
 
@@ -117,6 +127,20 @@ dcp_status metadata_index(struct metadata *metadata);
 const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
 /* The member of a union that a file is in; NULL if the checkpoint is one directory. */
 const struct metadata_member *metadata_file_member(const struct metadata *metadata, uint32_t file);
+/* Whether a piece's bytes are a torch.save stream, of all that is in it or of a range. */
+bool metadata_is_in_stream(const struct metadata_piece *piece);
+/* The shape of the tensor in such a piece's stream, and the bytes of its elements; false: they
+ * overflow. Of other pieces: their own. */
+struct metadata_shape {
+    int32_t ndim;
+    const int64_t *sizes;
+};
+struct metadata_shape metadata_stream_shape(const struct metadata_entry *entry,
+                                            const struct metadata_piece *piece);
+bool metadata_stream_bytes(const struct metadata_entry *entry, const struct metadata_piece *piece,
+                           uint64_t *bytes);
+/* Whether the tensor in the stream of a PIECE_RANGE has all of its elements. */
+bool metadata_range_fits(const struct metadata_entry *entry, const struct metadata_piece *piece);
 /* Chunks inside their tensor, disjoint, and covering it; the message names entry, chunk and box.
  * One entry. */
 dcp_status metadata_check_entry(const struct metadata_entry *entry);

@@ -252,6 +252,73 @@ static void refuses_views_of_more_than_there_is(void **state)
     refuse_described(&made);
 }
 
+/* The tensor as 15 elements of one of 4 x 2 x 3, from its element 9 on. */
+static void describe_range(struct described *made, struct stream_range *range)
+{
+    static const int64_t sizes[] = {4, 2, 3};
+    describe_file(made);
+    *range = (struct stream_range){.ndim = 3, .sizes = sizes, .first = 9};
+    made->pieces[0].encoding = PIECE_RANGE;
+    made->pieces[0].view = NULL;
+    made->pieces[0].range = range;
+    made->pieces[0].length = 48;
+}
+
+static void gives_back_ranges_of_streams(void **state)
+{
+    (void)state;
+    struct described made;
+    struct stream_range range;
+    struct metadata after;
+    struct buffer message;
+    for (int zstd = 0; zstd < 2; zstd++) {
+        describe_range(&made, &range);
+        made.pieces[0].zstd = zstd != 0;
+        append(&made.metadata, &message);
+        assert_int_equal(metadata_compact_read(message.data, message.size, &after), DCP_OK);
+        const struct metadata_piece *piece = after.entries[0].pieces;
+        assert_int_equal(piece->encoding, PIECE_RANGE);
+        assert_int_equal(piece->zstd, zstd);
+        assert_int_equal(piece->offset, 64);
+        assert_int_equal(piece->length, 48);
+        assert_null(piece->view);
+        assert_int_equal(piece->range->ndim, 3);
+        assert_memory_equal(piece->range->sizes, range.sizes, 3 * sizeof *range.sizes);
+        assert_int_equal(piece->range->first, 9);
+        metadata_free(&after);
+        for (size_t size = 0; size < message.size; size++)
+            assert_int_not_equal(try(message.data, size), DCP_OK);
+        buffer_free(&message);
+    }
+}
+
+/* Elements that the tensor in the stream has not, or that the stream has no bytes for. */
+static void refuses_ranges_of_more_than_there_is(void **state)
+{
+    (void)state;
+    static const int64_t endless[] = {INT64_MAX, 2, 3}, negative[] = {-4, 2, -3};
+    struct described made;
+    struct stream_range range;
+    describe_range(&made, &range);
+    range.first = 10;
+    refuse_described(&made);
+    describe_range(&made, &range);
+    range.first = -1;
+    refuse_described(&made);
+    describe_range(&made, &range);
+    range.sizes = endless;
+    refuse_described(&made);
+    describe_range(&made, &range);
+    range.sizes = negative;
+    refuse_described(&made);
+    describe_range(&made, &range);
+    made.pieces[0].length = 47;
+    refuse_described(&made);
+    describe_range(&made, &range);
+    made.entries[0].is_tensor = false;
+    refuse_described(&made);
+}
+
 static struct metadata_entry *tensor_of(const struct metadata *metadata)
 {
     size_t tensor = 0;
@@ -360,6 +427,8 @@ int main(void)
         cmocka_unit_test(gives_back_what_it_was_given),
         cmocka_unit_test(gives_back_what_is_no_stream),
         cmocka_unit_test(refuses_views_of_more_than_there_is),
+        cmocka_unit_test(gives_back_ranges_of_streams),
+        cmocka_unit_test(refuses_ranges_of_more_than_there_is),
         cmocka_unit_test(knows_what_it_has_no_room_for),
         cmocka_unit_test(survives_any_message),
         cmocka_unit_test(refuses_what_decoding_would_refuse),

@@ -7,7 +7,8 @@
  *   number of entries, per entry: name, flags, path (if it is more than the name: number of parts,
  *   per part 0 and a position, or 1 and a key); of a tensor dtype, number of dimensions and shape;
  *   number of pieces, per piece: its encoding and whether it is compressed, file, offset, length,
- * of a tensor its offsets and sizes, and what is not in a stream: the view, or the object's bytes
+ * of a tensor its offsets and sizes, and what is not all of a stream: the view, the range, or the
+ *   object's bytes
  *
  * All numbers are varints. A text that may be missing has a byte in front that says whether it is
  * there. */
@@ -93,6 +94,8 @@ static void append_piece(struct buffer *out, const struct metadata_piece *piece,
     append_numbers(out, ndim, piece->sizes);
     if (piece->encoding == PIECE_HELD)
         buffer_append(out, piece->object, (size_t)piece->length);
+    else if (piece->encoding == PIECE_RANGE)
+        metadata_compact_append_range(piece, out);
     else if (piece->encoding != PIECE_STREAM)
         metadata_compact_append_view(piece, out);
 }
@@ -338,25 +341,27 @@ static bool piece_fits(const struct metadata *metadata, const struct metadata_en
                        const struct metadata_piece *piece)
 {
     uint64_t bytes = 0;
-    bool stream = piece->encoding == PIECE_STREAM;
+    bool stream = metadata_is_in_stream(piece);
     if (piece->file >= metadata->file_count || (stream && piece->length == 0) ||
         piece->length > INT64_MAX || piece->offset > INT64_MAX - piece->length ||
         (!stream && piece->zstd))
         return false;
     if (!entry->is_tensor)
-        return stream || piece->encoding == PIECE_HELD;
+        return piece->encoding == PIECE_STREAM || piece->encoding == PIECE_HELD;
     if (!stream)
         return piece->encoding == PIECE_VIEW || piece->encoding == PIECE_RAW;
     return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
            (piece->zstd || piece->length >= bytes);
 }
 
-/* What is not in a stream. */
+/* What is not all of a stream. */
 static dcp_status read_rest(struct reader *reader, struct arena *arena,
                             const struct metadata_entry *entry, struct metadata_piece *piece)
 {
     if (piece->encoding == PIECE_STREAM)
         return DCP_OK;
+    if (piece->encoding == PIECE_RANGE)
+        return metadata_compact_read_range(reader, arena, entry, piece);
     if (piece->encoding != PIECE_HELD)
         return metadata_compact_read_view(reader, arena, entry, piece);
     size_t size = (size_t)piece->length;

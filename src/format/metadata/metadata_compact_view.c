@@ -79,3 +79,41 @@ dcp_status metadata_compact_read_view(struct reader *reader, struct arena *arena
                                "storage",
                                entry->name);
 }
+
+void metadata_compact_append_range(const struct metadata_piece *piece, struct buffer *out)
+{
+    const struct stream_range *range = piece->range;
+    buffer_append_varint(out, (uint64_t)range->ndim);
+    for (int32_t d = 0; d < range->ndim; d++)
+        buffer_append_varint(out, (uint64_t)range->sizes[d]);
+    buffer_append_varint(out, (uint64_t)range->first);
+}
+
+dcp_status metadata_compact_read_range(struct reader *reader, struct arena *arena,
+                                       const struct metadata_entry *entry,
+                                       struct metadata_piece *piece)
+{
+    uint64_t ndim = reader_varint(reader), bytes;
+    if (reader->failed || ndim > DCP_MAX_DIMS)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "metadata in compact form: \"%s\" is in a stream of too many "
+                             "dimensions",
+                             entry->name);
+    struct stream_range *range = arena_allocate(arena, sizeof *range);
+    int64_t *sizes = arena_allocate_array(arena, (size_t)ndim, sizeof *sizes);
+    if (!range || !sizes)
+        return error_no_memory(sizeof *range, "metadata in compact form");
+    for (uint64_t d = 0; d < ndim; d++)
+        sizes[d] = (int64_t)reader_varint(reader);
+    *range = (struct stream_range){
+        .ndim = (int32_t)ndim, .sizes = sizes, .first = (int64_t)reader_varint(reader)};
+    piece->range = range;
+    return !reader->failed && metadata_range_fits(entry, piece) &&
+                   metadata_stream_bytes(entry, piece, &bytes) &&
+                   (piece->zstd || piece->length >= bytes)
+               ? DCP_OK
+               : dcp_error_set(DCP_ERR_FORMAT,
+                               "metadata in compact form: \"%s\" reaches beyond the tensor in its "
+                               "stream",
+                               entry->name);
+}
