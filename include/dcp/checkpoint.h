@@ -58,6 +58,8 @@ typedef struct dcp_stored_chunk {
     uint32_t crc32; /**< that, of the `storage_bytes` */
     bool is_stream; /**< a stream of torch.save; otherwise elements, or an object of a `.pt` file */
     bool compressed; /**< the stream is compressed as a whole, by zstd */
+    bool is_range;   /**< some of the elements of a tensor in a stream, which is at `offset`: of a
+                        training checkpoint whose optimizer is flat. `is_stream` is false */
 } dcp_stored_chunk;
 
 /** Options for opening or verifying a checkpoint. All zero is the default. */

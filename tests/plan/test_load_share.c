@@ -390,6 +390,40 @@ static void records_are_cut_where_they_can_be_checked(void **state)
     free(wishes);
 }
 
+/* A range is cut like the stream if it is all of that; a part of it where the rest of the stream
+ * would not be read for its checksum, and then without sums. */
+static void ranges_of_streams_are_cut_likewise(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    const int64_t origin[2] = {0, 0};
+    struct stream_range ranges[PIECES];
+    int64_t there[PIECES];
+    size_t summed;
+    stored_init(&stored, 60000, 1024);
+    for (uint32_t r = 0; r < 3; r++)
+        wish(&wishes[r], &stored, 0, origin, stored.shape);
+    for (int i = 0; i < PIECES; i++) {
+        struct metadata_piece *piece = &stored.pieces[0][i];
+        ranges[i] = (struct stream_range){.ndim = 1, .sizes = &there[i]};
+        there[i] = piece->sizes[0] * piece->sizes[1];
+        piece->encoding = PIECE_RANGE;
+        piece->range = &ranges[i];
+    }
+    size_t count = count_runs(&stored, wishes, &large_rules, &summed);
+    assert_true(count > PIECES);
+    assert_int_equal(summed, count);
+    for (int i = 0; i < PIECES; i++)
+        there[i] += 1024;
+    assert_int_equal(count_runs(&stored, wishes, &large_rules, &summed), PIECES);
+    for (int i = 0; i < PIECES; i++)
+        there[i] *= 4;
+    assert_true(count_runs(&stored, wishes, &large_rules, &summed) > PIECES);
+    assert_int_equal(summed, 0);
+    free(wishes);
+}
+
 /* Whatever one rank holds comes from it, also to a single other one, and to itself. */
 static void everyone_gets_what_others_hold(void **state)
 {
@@ -615,6 +649,7 @@ int main(void)
         cmocka_unit_test(everyone_gets_its_wishes_once),
         cmocka_unit_test(readers_read_about_equal_bytes),
         cmocka_unit_test(records_are_cut_where_they_can_be_checked),
+        cmocka_unit_test(ranges_of_streams_are_cut_likewise),
         cmocka_unit_test(everyone_gets_what_others_hold),
         cmocka_unit_test(pieces_that_would_crumble_go_whole),
         cmocka_unit_test(objects_are_dealt_out),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compressed tensors that are decompressed as they are read: whatever their streams look like, the
- * elements are right or there is an error. */
+ * elements are right or there is an error. And ranges of streams, compressed or not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 #include "format/streams/item_compress.h"
 #include "format/streams/stream_records.h"
 #include "format/streams/tensor_pickle.h"
+#include "state/box.h"
 #include "storage/shard/shard_file.h"
 #include "storage/shard/stored_item.h"
 
@@ -239,6 +240,118 @@ static void streams_that_contradict_themselves(void **state)
     }
 }
 
+/* ---- ranges ---- */
+
+/* All of a piece of ROWS x 7 elements that is in the stream, from one of the matrix's on. */
+static dcp_status take_range(const struct buffer *stored, bool zstd, int64_t rows,
+                             const struct stream_range *range, dcp_verification verification,
+                             float *values)
+{
+    int64_t shape[] = {rows, 7}, origin[] = {0, 0}, strides[] = {7, 1};
+    const struct metadata_entry entry = {
+        .name = "t", .is_tensor = true, .dtype = DCP_F32, .ndim = 2, .global_shape = shape};
+    const struct metadata_piece piece = {.offsets = origin,
+                                         .sizes = shape,
+                                         .encoding = PIECE_RANGE,
+                                         .zstd = zstd,
+                                         .length = stored->size,
+                                         .range = range};
+    const struct state_chunk target = {
+        .offsets = origin, .sizes = shape, .strides = strides, .data = values};
+    return shard_take_tensor(reader, &entry, &piece,
+                             (struct stream_bytes){stored->data, stored->size}, &target, DCP_F32,
+                             verification);
+}
+
+static void ranges_of_streams(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {SIDE, SIDE};
+    static const int64_t firsts[] = {0, 1, 299, 300, 45001, COUNT - 70};
+    static float values[COUNT];
+    struct buffer stored[2];
+    for (int last = 0; last < 2; last++) {
+        buffer_init(&stored[0], 0);
+        buffer_init(&stored[1], 0);
+        put_stream(&stored[0], &(struct stream_options){.last = last != 0});
+        put_compressed(&stored[1], &stored[0]);
+        for (size_t i = 0; i < 2 * sizeof firsts / sizeof *firsts; i++) {
+            const struct stream_range range = {2, sizes, firsts[i / 2]};
+            for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_NONE;
+                 verification++) {
+                memset(values, 0xff, sizeof values);
+                if (take_range(&stored[i % 2], i % 2 == 1, 10, &range,
+                               (dcp_verification)verification, values) != DCP_OK)
+                    fail_msg("%s", dcp_error_message());
+                assert_memory_equal(values, elements + range.first, 70 * sizeof *values);
+            }
+        }
+        buffer_free(&stored[0]);
+        buffer_free(&stored[1]);
+    }
+}
+
+/* Streams of tensors that are not what a range says, or not row-major. */
+static void ranges_that_are_not_there(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {SIDE, SIDE}, flat[] = {COUNT}, fewer[] = {SIDE - 1, SIDE};
+    static float values[COUNT];
+    for (int turned = 0; turned < 2; turned++) {
+        struct buffer stored[2];
+        buffer_init(&stored[0], 0);
+        buffer_init(&stored[1], 0);
+        put_stream(&stored[0], &(struct stream_options){.turned = turned != 0});
+        put_compressed(&stored[1], &stored[0]);
+        for (int zstd = 0; zstd < 2; zstd++) {
+            const struct stream_range ranges[] = {{2, sizes, 300}, {1, flat, 0}, {2, fewer, 0}};
+            for (size_t i = 0; i < 3; i++) {
+                dcp_status expected = i > 0    ? DCP_ERR_FORMAT
+                                      : turned ? DCP_ERR_UNSUPPORTED
+                                               : DCP_OK;
+                assert_int_equal(
+                    take_range(&stored[zstd], zstd == 1, 10, &ranges[i], DCP_VERIFY_ALL, values),
+                    expected);
+                if (expected != DCP_OK)
+                    assert_non_null(strstr(dcp_error_message(),
+                                           i > 0 ? "metadata says [" : "not stored row-major"));
+            }
+        }
+        buffer_free(&stored[0]);
+        buffer_free(&stored[1]);
+    }
+}
+
+/* A range that is all of its stream, in its shape: of a tensor under another name. */
+static void a_range_that_is_all_may_be_strided(void **state)
+{
+    (void)state;
+    static const int64_t shape[] = {SIDE, SIDE}, origin[] = {0, 0};
+    static float values[COUNT];
+    int64_t strides[] = {SIDE, 1};
+    struct buffer stream;
+    buffer_init(&stream, 0);
+    put_stream(&stream, &(struct stream_options){.turned = true});
+    const struct stream_range range = {2, shape, 0};
+    const struct metadata_entry entry = {
+        .name = "t", .is_tensor = true, .dtype = DCP_F32, .ndim = 2, .global_shape = shape};
+    const struct metadata_piece piece = {.offsets = origin,
+                                         .sizes = shape,
+                                         .encoding = PIECE_RANGE,
+                                         .length = stream.size,
+                                         .range = &range};
+    const struct state_chunk target = {.offsets = (int64_t *)origin,
+                                       .sizes = (int64_t *)shape,
+                                       .strides = strides,
+                                       .data = values};
+    assert_int_equal(shard_take_tensor(reader, &entry, &piece,
+                                       (struct stream_bytes){stream.data, stream.size}, &target,
+                                       DCP_F32, DCP_VERIFY_ALL),
+                     DCP_OK);
+    compare(&all, values, true);
+    buffer_free(&stream);
+}
+
 /* Cut anywhere, also where the zip archive in it is cut, or with any bit flipped. */
 static void damaged_streams(void **state)
 {
@@ -308,6 +421,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_of_any_layout),
         cmocka_unit_test(streams_that_contradict_themselves),
+        cmocka_unit_test(ranges_of_streams),
+        cmocka_unit_test(ranges_that_are_not_there),
+        cmocka_unit_test(a_range_that_is_all_may_be_strided),
         cmocka_unit_test(damaged_streams),
         cmocka_unit_test(missing_memory),
     };

@@ -61,6 +61,20 @@ static void add_view(struct scene *scene, uint64_t record, uint64_t length, int6
     scene->pieces[i].view = &scene->views[i];
 }
 
+/* As a range of a stream that another piece is a range of, too. */
+static void add_range(struct scene *scene, uint64_t offset, int64_t bytes, int64_t *there)
+{
+    static struct stream_range range;
+    size_t i = scene->metadata.count;
+    struct stream_layout layout;
+    range = (struct stream_range){1, there, 0};
+    assert_int_equal(stream_tensor_layout(DCP_U8, 1, there, &layout), DCP_OK);
+    add(scene, 0, offset, bytes);
+    scene->pieces[i].encoding = PIECE_RANGE;
+    scene->pieces[i].length = layout.length;
+    scene->pieces[i].range = &range;
+}
+
 /* The parts in front of a job are one run of data. Returns how many there are. */
 static size_t check_parts(const struct file_job *job, uint64_t offset, uint64_t length)
 {
@@ -133,6 +147,29 @@ static void test_records_of_a_pt_file_are_divided_once(void **state)
     verify_jobs_free(&jobs);
 }
 
+static void test_a_stream_with_many_ranges_is_checked_once(void **state)
+{
+    (void)state;
+    static struct scene scene;
+    struct file_jobs jobs;
+    int64_t there = (int64_t)(100 * mebibyte);
+    scene = (struct scene){0};
+    for (size_t i = 0; i < 10; i++)
+        add_range(&scene, 8192 + i % 2 * 200 * mebibyte, (int64_t)mebibyte, &there);
+    add(&scene, 0, 400 * mebibyte, 1000);
+    add(&scene, 0, 400 * mebibyte, 1000); /* the same place, but not ranges */
+    assert_int_equal(verify_jobs_make(&scene.metadata, STORAGE_TRAINING, &jobs), DCP_OK);
+    assert_int_equal(jobs.placed_count, 4);
+    struct verify_span data;
+    verify_expect_data(&jobs.placed[0], &data);
+    assert_int_equal(data.length, 100 * mebibyte);
+    size_t divided = 0;
+    for (size_t i = 0; i < jobs.count; i++)
+        divided += jobs.list[i].parts > 2;
+    assert_int_equal(divided, 2);
+    verify_jobs_free(&jobs);
+}
+
 /* One above the other, in one file; and each in a file of its own. */
 static void test_there_are_not_too_many(void **state)
 {
@@ -157,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_large_tensor_is_divided),
         cmocka_unit_test(test_records_of_a_pt_file_are_divided_once),
+        cmocka_unit_test(test_a_stream_with_many_ranges_is_checked_once),
         cmocka_unit_test(test_there_are_not_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

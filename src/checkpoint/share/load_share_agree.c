@@ -207,7 +207,7 @@ static bool has_blocks(const struct load_sharing *sharing)
     for (size_t i = 0; i < plan->count; i++) {
         const struct metadata_entry *entry = &sharing->metadata->entries[plan->items[i].entry];
         const struct metadata_piece *piece = &entry->pieces[plan->items[i].piece];
-        if (entry->is_tensor && piece->encoding == PIECE_STREAM)
+        if (entry->is_tensor && metadata_is_in_stream(piece))
             return shard_reader_has_blocks(sharing->reader, piece->file);
     }
     return false;

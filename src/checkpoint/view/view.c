@@ -180,6 +180,7 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
         .length = piece->length,
         .is_stream = piece->encoding == PIECE_STREAM,
         .compressed = piece->zstd,
+        .is_range = piece->encoding == PIECE_RANGE,
     };
     if (found->is_tensor && piece->encoding == PIECE_VIEW) {
         const struct tensor_view *view = piece->view;

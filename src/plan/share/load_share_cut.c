@@ -14,17 +14,35 @@ static const struct metadata_piece *piece_of(const struct metadata *metadata,
     return &metadata->entries[region->entry].pieces[region->piece];
 }
 
+static uint64_t region_bytes(const struct metadata_entry *entry, const struct share_region *region)
+{
+    return (uint64_t)box_volume(region->box) * dcp_dtype_size(entry->dtype);
+}
+
+/* Of the record that a piece lies in; what overflows is refused when the stream is read. */
+static uint64_t record_bytes(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    uint64_t bytes;
+    if (!metadata_is_in_stream(piece))
+        return piece->view->data_length;
+    return metadata_stream_bytes(entry, piece, &bytes) ? bytes : UINT64_MAX;
+}
+
+/* Whether a region is all of its piece, and that all that its stream has. */
 static bool is_whole(const struct metadata *metadata, const struct share_region *region)
 {
-    return box_equal(region->box,
-                     share_piece_box(&metadata->entries[region->entry], region->piece));
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    const struct metadata_piece *piece = piece_of(metadata, region);
+    return box_equal(region->box, share_piece_box(entry, region->piece)) &&
+           (piece->encoding != PIECE_RANGE ||
+            region_bytes(entry, region) == record_bytes(entry, piece));
 }
 
 /* Whether a piece's data may have a separate checksum; for a stream this is known when it is read.
  */
 static bool may_have_sum(const struct metadata_piece *piece)
 {
-    return piece->encoding == PIECE_STREAM || piece->view->has_crc;
+    return metadata_is_in_stream(piece) || piece->view->has_crc;
 }
 
 /* Compressed streams have to be read from their beginning. Data with one checksum can be read in
@@ -34,17 +52,12 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
                       const struct share_region *region)
 {
     const struct metadata_piece *piece = piece_of(metadata, region);
-    if (rules->objects || piece->zstd || (piece->encoding != PIECE_STREAM && piece->view->deflated))
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    if (rules->objects || piece->zstd || (!metadata_is_in_stream(piece) && piece->view->deflated))
         return false;
-    uint64_t size = dcp_dtype_size(metadata->entries[region->entry].dtype);
-    uint64_t wanted = (uint64_t)box_volume(region->box) * size;
-    uint64_t record = piece->encoding == PIECE_STREAM
-                          ? (uint64_t)box_volume(
-                                share_piece_box(&metadata->entries[region->entry], region->piece)) *
-                                size
-                          : piece->view->data_length;
     return rules->blocks || !may_have_sum(piece) || is_whole(metadata, region) ||
-           !record_rest_pays(rules->verification, wanted, record);
+           !record_rest_pays(rules->verification, region_bytes(entry, region),
+                             record_bytes(entry, piece));
 }
 
 bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
@@ -57,11 +70,13 @@ bool share_run_is_summed(const struct load_share *share, const struct metadata *
 }
 
 /* Where a piece's data begins in its file, as far as is known without reading it. */
-static uint64_t data_start(const struct metadata_piece *piece)
+static uint64_t data_start(const struct metadata_piece *piece, uint64_t element_size)
 {
-    if (piece->encoding != PIECE_STREAM)
+    if (!metadata_is_in_stream(piece))
         return piece->view->data_offset;
-    return (piece->offset / DATA_PAGE + 1) * DATA_PAGE;
+    uint64_t before =
+        piece->encoding == PIECE_RANGE ? (uint64_t)piece->range->first * element_size : 0;
+    return (piece->offset / DATA_PAGE + 1) * DATA_PAGE + before;
 }
 
 int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
@@ -73,7 +88,7 @@ int64_t share_choose_cut(const struct metadata *metadata, const struct share_reg
     for (int32_t i = 0; i < region->box.ndim; i++)
         before = before * piece->sizes[i] + region->box.offsets[i] - piece->offsets[i];
     uint64_t size = dcp_dtype_size(entry->dtype);
-    uint64_t start = data_start(piece) + (uint64_t)before * size;
+    uint64_t start = data_start(piece, size) + (uint64_t)before * size;
     uint64_t place = (start + bytes + CUT_BLOCK / 2) / CUT_BLOCK * CUT_BLOCK;
     uint64_t cut = place > start ? (place - start) / size : 0;
     uint64_t volume = (uint64_t)box_volume(region->box);

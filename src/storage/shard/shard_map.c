@@ -40,7 +40,7 @@ static dcp_status map_view(const struct stored_item *item, const struct tensor_v
     struct shard_file *file = item->file;
     uint64_t size = extent(view), start, end;
     uint64_t element = (uint64_t)view->storage_offset * dcp_dtype_size(view->dtype);
-    uint64_t piece = item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0;
+    uint64_t piece = metadata_is_in_stream(item->piece) ? item->piece->offset : 0;
     if (!checked_add_u64(piece, view->data_offset, &start) ||
         !checked_add_u64(start, element, &start) || !checked_add_u64(start, size, &end) ||
         end > shard_file_size(file) || size > SIZE_MAX)

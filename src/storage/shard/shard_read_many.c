@@ -54,7 +54,7 @@ static bool is_small(const struct shard_request *request)
 {
     const struct metadata_entry *entry = request->entry;
     const struct metadata_piece *piece = request->piece;
-    return piece->encoding == PIECE_STREAM && piece->length <= SMALL_STREAM &&
+    return metadata_is_in_stream(piece) && piece->length <= SMALL_STREAM &&
            box_volume(request->region) ==
                box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
 }
@@ -231,7 +231,7 @@ static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index
     const struct read_task *task = &tasks->tasks[index];
     const struct shard_request *request = &tasks->requests[task->first];
     const struct metadata_piece *piece = request->piece;
-    if (piece->encoding != PIECE_STREAM || piece->zstd || stored_bytes(request) < EXPECTED_SIZE ||
+    if (!metadata_is_in_stream(piece) || piece->zstd || stored_bytes(request) < EXPECTED_SIZE ||
         task->part > 0 || tasks->reader->how.plain ||
         piece->file != tasks->requests[tasks->tasks[now].first].piece->file)
         return DCP_OK;

@@ -98,9 +98,8 @@ static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_f
 static bool is_unusual(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
     uint64_t bytes;
-    return piece->encoding == PIECE_STREAM &&
-           shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) && piece->length > bytes &&
-           piece->length - bytes > USUAL_CONTAINER;
+    return metadata_is_in_stream(piece) && metadata_stream_bytes(entry, piece, &bytes) &&
+           piece->length > bytes && piece->length - bytes > USUAL_CONTAINER;
 }
 
 static bool is_whole(const struct shard_request *request)

@@ -12,6 +12,7 @@
 #include "format/streams/stream.h"
 #include "format/zip/zip.h"
 #include "state/box.h"
+#include "state/copy.h"
 #include "state/node.h"
 #include "storage/shard/shard_footer.h"
 
@@ -33,7 +34,7 @@
 static dcp_status check_range(const struct shard_file *file, const struct metadata_piece *piece)
 {
     /* A view of a storage has its own ranges; a tensor without elements may have no bytes. */
-    if (piece->encoding != PIECE_STREAM)
+    if (!metadata_is_in_stream(piece))
         return DCP_OK;
     if (piece->length == 0)
         return dcp_error_set(DCP_ERR_FORMAT, "the stream has no bytes");
@@ -78,8 +79,7 @@ static uint64_t decompressed_limit(const struct metadata_entry *entry,
 {
     uint64_t bytes;
     if (entry->is_tensor)
-        return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) ? bytes + CONTAINER_SIZE
-                                                                            : 0;
+        return metadata_stream_bytes(entry, piece, &bytes) ? bytes + CONTAINER_SIZE : 0;
     return __builtin_mul_overflow(piece->length, OBJECT_EXPANDS, &bytes) ? INT64_MAX
                                                                          : bytes + OBJECT_SIZE;
 }
@@ -88,7 +88,7 @@ static uint64_t decompressed_limit(const struct metadata_entry *entry,
 bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
     uint64_t bytes;
-    return !entry->is_tensor || !shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) ||
+    return !entry->is_tensor || !metadata_stream_bytes(entry, piece, &bytes) ||
            bytes <= STORED_ITEM_WHOLE;
 }
 
@@ -160,7 +160,8 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
 {
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
-    bool is_stream = piece->encoding == PIECE_STREAM;
+    bool is_stream = metadata_is_in_stream(piece);
+    bool is_range = piece->encoding == PIECE_RANGE;
     if (piece->encoding == PIECE_HELD) {
         item->in_memory = true;
         item->source = byte_source_memory(piece->object, (size_t)piece->length);
@@ -168,8 +169,10 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
     }
     RETURN_IF_ERROR(acquire_file(item, verification, window));
     dcp_status status = check_range(item->file, piece);
-    item->listed = status == DCP_OK && shard_footer_has_piece(item->file, entry, piece);
-    if (status == DCP_OK && verification != DCP_VERIFY_NONE && !item->listed &&
+    /* A footer lists what the stream is to its own checkpoint, not a range of it. */
+    item->listed =
+        status == DCP_OK && !is_range && shard_footer_has_piece(item->file, entry, piece);
+    if (status == DCP_OK && verification != DCP_VERIFY_NONE && !item->listed && !is_range &&
         item->file->footer == FOOTER_GOOD)
         status = shard_footer_unlisted(item->file, piece);
     if (status == DCP_OK)
@@ -193,7 +196,7 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
                                const struct metadata_piece *piece, dcp_verification verification,
                                bool whole, const struct read_window *window)
 {
-    bool is_stream = piece->encoding == PIECE_STREAM;
+    bool is_stream = metadata_is_in_stream(piece);
     dcp_status status = open_source(item, reader, entry, piece, verification, window);
     if (status == DCP_OK && piece->zstd)
         status = decompress_stream(item, window);
@@ -216,7 +219,7 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
 {
     *item = (struct stored_item){.entry = entry, .piece = piece, .in_memory = true};
     arena_init(&item->arena, 0);
-    if (piece->encoding != PIECE_STREAM)
+    if (!metadata_is_in_stream(piece))
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "is not stored as a separate stream");
     bool compressed = piece->zstd && is_compressed(bytes, size);
     if ((!piece->zstd || compressed) && size != piece->length)
@@ -268,16 +271,43 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
     return DCP_OK;
 }
 
-dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
+/* Whether a range is all of its stream's tensor, in its shape. */
+static bool is_all_of_stream(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    const struct metadata_shape shape = metadata_stream_shape(entry, piece);
+    return shape.ndim == entry->ndim &&
+           memcmp(shape.sizes, piece->sizes, (size_t)shape.ndim * sizeof *shape.sizes) == 0;
+}
+
+dcp_status stored_item_check_view(struct stored_item *item, struct tensor_view *view)
 {
     const struct metadata_entry *entry = item->entry;
+    const struct metadata_piece *piece = item->piece;
+    const struct metadata_shape shape = metadata_stream_shape(entry, piece);
+    RETURN_IF_ERROR(item_check_view(view, entry->dtype, shape.ndim, shape.sizes));
+    if (piece->encoding != PIECE_RANGE || is_all_of_stream(entry, piece))
+        return DCP_OK;
+    if (!copy_is_dense(view->ndim, view->sizes, view->strides))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "a part of a tensor that is not stored row-major; dcp convert takes "
+                             "it");
+    shape_strides(entry->ndim, piece->sizes, item->strides);
+    view->ndim = entry->ndim;
+    view->sizes = piece->sizes;
+    view->strides = item->strides;
+    view->storage_offset += piece->range->first;
+    return DCP_OK;
+}
+
+dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
+{
     if (item->passing)
         RETURN_IF_ERROR(decompressed_source_end(&item->decompressed, &item->source));
-    if (item->piece->encoding == PIECE_STREAM)
+    if (metadata_is_in_stream(item->piece))
         RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, view));
     else
         *view = *item->piece->view;
-    RETURN_IF_ERROR(item_check_view(view, entry->dtype, entry->ndim, item->piece->sizes));
+    RETURN_IF_ERROR(stored_item_check_view(item, view));
     return view->deflated ? inflate_storage(item, view) : DCP_OK;
 }
 
@@ -308,7 +338,7 @@ uint64_t stored_item_place(const struct stored_item *item, const struct tensor_v
 {
     if (item->piece->zstd || item->inflated)
         return item->piece->offset;
-    return view->data_offset + (item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0);
+    return view->data_offset + (metadata_is_in_stream(item->piece) ? item->piece->offset : 0);
 }
 
 /* The CRC of a record, which is read in parts. */

@@ -36,7 +36,8 @@ struct stored_item {
     bool crc_held;                 /* there was one */
     void *memory;                  /* that holds it, unless a window does */
     void *inflated;                /* the storage of a deflated record */
-    int64_t strides[DCP_MAX_DIMS]; /* of a view that was laid out: no allocation for each piece */
+    int64_t strides[DCP_MAX_DIMS]; /* of a view of a range, or one that was laid out: no allocation
+                                      for each piece */
     struct arena arena;
 };
 
@@ -59,6 +60,9 @@ dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *r
 dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,
                                    const struct metadata_piece *piece, const void *bytes,
                                    size_t size);
+/* Compares what was found in item->source with the metadata, and makes a view of a stream's tensor
+ * that of the piece, which may be a range of it. */
+dcp_status stored_item_check_view(struct stored_item *item, struct tensor_view *view);
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);

@@ -18,8 +18,7 @@ static dcp_status foresee(struct stored_item *item, struct tensor_view *view)
     RETURN_IF_ERROR(item_foresee_tensor(bytes, size, &item->arena, view, &item->foreseen));
     if (!item->foreseen)
         return DCP_OK;
-    RETURN_IF_ERROR(
-        item_check_view(view, item->entry->dtype, item->entry->ndim, item->piece->sizes));
+    RETURN_IF_ERROR(stored_item_check_view(item, view));
     if (view->data_length > item->source.size - view->data_offset)
         return item_decompressor_beyond(item->source.size);
     /* What a parser of zip archives looks at first is a part of it. */
@@ -60,6 +59,7 @@ static dcp_status compare_end(struct stored_item *item, const struct tensor_view
 {
     RETURN_IF_ERROR(decompressed_source_end(&item->decompressed, &item->source));
     RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, exact));
+    RETURN_IF_ERROR(stored_item_check_view(item, exact));
     if (item_same_view(view, exact))
         return DCP_OK;
     return dcp_error_set(

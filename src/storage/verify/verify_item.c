@@ -137,7 +137,7 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
     if (status != DCP_OK)
         return verification_judge(verification, status, file, piece->offset, name);
     verification->blocks = item.file && item.file->footer == FOOTER_GOOD;
-    if (piece->encoding == PIECE_STREAM)
+    if (metadata_is_in_stream(piece))
         status = verify_records(verification, item.source, item.passing ? &item.decompressed : NULL,
                                 file, piece->offset, name, &sound);
     if (status == DCP_OK && sound)

@@ -35,6 +35,22 @@ static int compare_placed(const void *left, const void *right)
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
+/* Ranges of one stream, which is checked once, under one of their names. */
+static bool same_stream(const struct metadata_piece *a, const struct metadata_piece *b)
+{
+    return a->encoding == PIECE_RANGE && b->encoding == PIECE_RANGE && a->file == b->file &&
+           a->offset == b->offset && a->length == b->length;
+}
+
+static void drop_repeated(struct file_jobs *jobs)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < jobs->placed_count; i++)
+        if (kept == 0 || !same_stream(jobs->placed[kept - 1].piece, jobs->placed[i].piece))
+            jobs->placed[kept++] = jobs->placed[i];
+    jobs->placed_count = kept;
+}
+
 static dcp_status place_pieces(const struct metadata *metadata, struct file_jobs *jobs)
 {
     size_t total = 0, next = 0;
@@ -51,6 +67,7 @@ static dcp_status place_pieces(const struct metadata *metadata, struct file_jobs
     jobs->placed_count = total;
     if (total > 1)
         qsort(jobs->placed, total, sizeof *jobs->placed, compare_placed);
+    drop_repeated(jobs);
     return DCP_OK;
 }
 
@@ -89,8 +106,9 @@ void verify_expect_data(const struct placed_piece *placed, struct verify_span *s
     *span = (struct verify_span){0};
     if (!entry->is_tensor || piece->zstd || piece->offset > UINT64_MAX - piece->length)
         return;
-    if (piece->encoding == PIECE_STREAM &&
-        stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout) == DCP_OK &&
+    const struct metadata_shape shape = metadata_stream_shape(entry, piece);
+    if (metadata_is_in_stream(piece) &&
+        stream_tensor_layout(entry->dtype, shape.ndim, shape.sizes, &layout) == DCP_OK &&
         layout.length == piece->length)
         *span = (struct verify_span){.offset = piece->offset + layout.data_offset,
                                      .length = layout.data_length};
@@ -173,7 +191,7 @@ static dcp_status divide_pieces(struct dividing *dividing, size_t end)
     for (; dividing->next < end; dividing->next++) {
         const struct placed_piece *placed = &dividing->jobs->placed[dividing->next];
         struct verify_span data = {0};
-        if (placed->piece->encoding == PIECE_STREAM)
+        if (metadata_is_in_stream(placed->piece))
             verify_expect_data(placed, &data);
         if (data.length >= DIVIDED_BYTES || is_full(latest(dividing)))
             RETURN_IF_ERROR(begin_job(dividing, placed->piece, &data));

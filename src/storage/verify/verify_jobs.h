@@ -25,7 +25,7 @@ struct file_job {
 };
 
 struct file_jobs {
-    struct placed_piece *placed; /* all pieces, by file and offset */
+    struct placed_piece *placed; /* all pieces, by file and offset; of ranges of a stream one */
     size_t placed_count;
     struct file_job *list; /* by file */
     size_t count, capacity;
