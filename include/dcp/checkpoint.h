@@ -388,7 +388,7 @@ static inline dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, 
  * @param chunk 0 for objects.
  * @param options NULL: all defaults. #DCP_VERIFY_NONE leaves out the checksums of blocks; the other
  * checks are made in any case.
- * Errors: DCP_ERR_UNSUPPORTED for tensors that have no stream (safetensors, `.pt` files),
+ * Errors: DCP_ERR_UNSUPPORTED for tensors that have no stream (safetensors, `.pt` files, ranges),
  * DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, and the sink's.
  */
 DCP_API dcp_status dcp_checkpoint_read_stream_sized(dcp_checkpoint *checkpoint, size_t entry,

@@ -233,8 +233,10 @@ typedef struct dcp_report_line {
  * that it wants something of, or sees one of another size, the coordinator reads for all, whatever
  * `reading` says but #DCP_READING_DIRECT. With a `memory_limit` that has no room for that, the load
  * fails. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3 the model's are float32, so
- * that another one needs `convert`. DCP_ERR_UNSUPPORTED for tensors that are no views of what is
- * stored, which dcp_convert() takes (src/convert/README.md).
+ * that another one needs `convert`. DCP_ERR_UNSUPPORTED for the few tensors that cannot be read
+ * where they are stored, which dcp_convert() takes (src/convert/README.md). The directory of a step
+ * of Megatron-Core has `.metadata`: it is a training checkpoint if `take` is not #DCP_TAKE_MODEL,
+ * and otherwise has all names that are stored.
  * @param report if not NULL, receives a report, owned by the caller, also when the load failed
  * because of what is in it; NULL on other failures.
  */

@@ -179,7 +179,7 @@ static void end(struct convert_source *source)
     looking = false;
 }
 
-dcp_status training_form_find(const char *path, bool *found)
+dcp_status training_form_find(const char *path, bool is_dcp, bool *found)
 {
     const dcp_convert_options options = {0};
     struct convert_source source;
@@ -188,6 +188,8 @@ dcp_status training_form_find(const char *path, bool *found)
         return DCP_OK;
     begin(&source, path, &options);
     dcp_status status = training_recognize(&source, found);
+    if (is_dcp)
+        *found = *found && source.form == DCP_FORM_MEGATRON;
     end(&source);
     return status;
 }
@@ -200,6 +202,7 @@ dcp_status training_form_describe(const char *path, dcp_take take, struct metada
     metadata_init(metadata);
     RETURN_IF_ERROR(training_check_take(take));
     name_table_init(&made.file_names);
+    name_table_init(&made.stream_lists);
     begin(&made.source, path, &options);
     dcp_status status = training_recognize(&made.source, &found);
     if (status == DCP_OK && !found)
@@ -215,6 +218,7 @@ dcp_status training_form_describe(const char *path, dcp_take take, struct metada
         metadata_free(metadata);
     memory_release(made.pieces);
     name_table_free(&made.file_names);
+    name_table_free(&made.stream_lists);
     end(&made.source);
     return status;
 }

@@ -8,17 +8,8 @@
 #include "convert/source_description.h"
 #include "state/copy.h"
 
-/* The tensor that a part lies in. */
-struct holder {
-    size_t number; /* of the file among the parts' */
-    dcp_checkpoint *checkpoint;
-    dcp_entry entry;
-    dcp_stored_chunk chunk; /* the only one, unless the entry is taken as it is */
-    uint32_t file;          /* in the metadata */
-};
-
-static dcp_status refuse(const struct description *made, const struct source_tensor *tensor,
-                         size_t file, const char *why)
+dcp_status description_refuse(const struct description *made, const struct source_tensor *tensor,
+                              size_t file, const char *why)
 {
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
                          "%s: cannot be read in place, as %s %s; dcp convert takes it",
@@ -27,8 +18,8 @@ static dcp_status refuse(const struct description *made, const struct source_ten
 
 /* ---- pieces of a tensor ---- */
 
-static dcp_status add_piece(struct description *made, const struct source_tensor *tensor,
-                            struct box box, struct metadata_piece piece)
+dcp_status description_piece(struct description *made, const struct source_tensor *tensor,
+                             struct box box, struct metadata_piece piece)
 {
     struct arena *arena = &made->metadata->arena;
     size_t size = (size_t)box.ndim * sizeof(int64_t);
@@ -72,12 +63,12 @@ static dcp_status add_view(struct description *made, const struct source_tensor 
     view->strides = arena_copy(arena, strides, (size_t)box.ndim * sizeof *strides);
     if (!view->strides)
         return error_no_memory((size_t)box.ndim * sizeof *strides, tensor->name);
-    RETURN_IF_ERROR(add_piece(made, tensor, box,
-                              (struct metadata_piece){.file = holder->file,
-                                                      .encoding = PIECE_VIEW,
-                                                      .offset = chunk->offset,
-                                                      .length = chunk->length,
-                                                      .view = view}));
+    RETURN_IF_ERROR(description_piece(made, tensor, box,
+                                      (struct metadata_piece){.file = holder->file,
+                                                              .encoding = PIECE_VIEW,
+                                                              .offset = chunk->offset,
+                                                              .length = chunk->length,
+                                                              .view = view}));
     view->sizes = made->pieces[made->piece_count - 1].sizes;
     return DCP_OK;
 }
@@ -127,25 +118,6 @@ static bool is_whole(const struct source_tensor *tensor, const struct source_par
                   (size_t)tensor->ndim * sizeof *tensor->shape) == 0;
 }
 
-/* A tensor of another checkpoint as it is, in the chunks that it has there. */
-static dcp_status add_entry(struct description *made, const struct source_tensor *tensor,
-                            struct holder *holder, size_t index)
-{
-    for (size_t i = 0; i < holder->entry.chunk_count; i++) {
-        dcp_stored_chunk chunk;
-        RETURN_IF_ERROR(dcp_checkpoint_chunk(holder->checkpoint, index, i, &chunk));
-        RETURN_IF_ERROR(description_file(made, holder->number, chunk.file, &holder->file));
-        RETURN_IF_ERROR(add_piece(made, tensor,
-                                  (struct box){tensor->ndim, chunk.offsets, chunk.sizes},
-                                  (struct metadata_piece){.file = holder->file,
-                                                          .encoding = PIECE_STREAM,
-                                                          .zstd = chunk.compressed,
-                                                          .offset = chunk.offset,
-                                                          .length = chunk.length}));
-    }
-    return DCP_OK;
-}
-
 /* Whether a part is inside of the tensor that holds it. */
 static bool is_inside(const struct source_part *part, const struct holder *holder)
 {
@@ -161,6 +133,27 @@ static bool is_inside(const struct source_part *part, const struct holder *holde
     return true;
 }
 
+static dcp_status check_inside(const struct description *made, const struct source_tensor *tensor,
+                               const struct source_part *part, const struct holder *holder)
+{
+    return is_inside(part, holder)
+               ? DCP_OK
+               : dcp_error_set(DCP_ERR_SHAPE, "%s: its part in %s reaches beyond the tensor there",
+                               tensor->name, made->parts->files.files[holder->number].path);
+}
+
+/* Elements of a tensor that lies in streams, in one or several chunks. */
+static dcp_status add_streamed(struct description *made, const struct source_tensor *tensor,
+                               const struct source_part *part, struct holder *holder, int64_t from)
+{
+    if (is_whole(tensor, part, holder))
+        return description_streams(made, tensor, holder);
+    if (part->entry_offsets)
+        return description_refuse(made, tensor, holder->number, "has it as boxes in streams");
+    RETURN_IF_ERROR(check_inside(made, tensor, part, holder));
+    return description_stream_ranges(made, tensor, part, holder, from);
+}
+
 static dcp_status add_held(struct description *made, const struct source_tensor *tensor,
                            const struct source_part *part, const struct holder *holder,
                            int64_t from)
@@ -173,17 +166,15 @@ static dcp_status add_held(struct description *made, const struct source_tensor 
     if (is_whole(tensor, part, holder))
         return add_view(made, tensor, holder, whole, first, strides);
     if (part->entry_offsets && holder->entry.ndim != tensor->ndim)
-        return refuse(made, tensor, holder->number, "has another number of dimensions");
-    if (!is_inside(part, holder))
-        return dcp_error_set(DCP_ERR_SHAPE, "%s: its part in %s reaches beyond the tensor there",
-                             tensor->name, made->parts->files.files[holder->number].path);
+        return description_refuse(made, tensor, holder->number, "has another number of dimensions");
+    RETURN_IF_ERROR(check_inside(made, tensor, part, holder));
     if (part->entry_offsets) {
         for (int32_t d = 0; d < tensor->ndim; d++)
             first += part->entry_offsets[d] * strides[d];
         return add_view(made, tensor, holder, box, first, strides);
     }
     if (!copy_is_dense(holder->entry.ndim, holder->entry.global_shape, strides))
-        return refuse(made, tensor, holder->number, "has it strided");
+        return description_refuse(made, tensor, holder->number, "has it strided");
     if (part->offsets)
         return add_consecutive(made, tensor, holder, box, part->first);
     return add_range(made, tensor, holder, from, part->count, part->first);
@@ -194,7 +185,7 @@ static dcp_status add_part(struct description *made, const struct source_tensor 
                            const struct source_part *part, size_t number, int64_t from,
                            dcp_dtype *dtype)
 {
-    struct holder holder = {.number = part->file + number};
+    struct holder holder = {.number = part->file + number, .index = part->entry};
     struct source_files *files = &made->parts->files;
     RETURN_IF_ERROR(source_files_take(files, holder.number, &holder.checkpoint));
     dcp_status status = dcp_checkpoint_entry(holder.checkpoint, part->entry, &holder.entry);
@@ -203,14 +194,16 @@ static dcp_status add_part(struct description *made, const struct source_tensor 
     if (status == DCP_OK)
         status = description_file(made, holder.number, holder.chunk.file, &holder.file);
     if (status == DCP_OK && *dtype != DCP_DTYPE_NONE && *dtype != holder.entry.dtype)
-        status = refuse(made, tensor, holder.number, "has it in another dtype than other files");
+        status = description_refuse(made, tensor, holder.number,
+                                    "has it in another dtype than other files");
     *dtype = holder.entry.dtype;
     if (status == DCP_OK && holder.chunk.altered)
-        status = refuse(made, tensor, holder.number, "has it big-endian, conjugated or negated");
-    else if (status == DCP_OK && holder.chunk.is_stream && is_whole(tensor, part, &holder))
-        status = add_entry(made, tensor, &holder, part->entry);
-    else if (status == DCP_OK && (holder.chunk.is_stream || holder.entry.chunk_count != 1))
-        status = refuse(made, tensor, holder.number, "is divided otherwise");
+        status = description_refuse(made, tensor, holder.number,
+                                    "has it big-endian, conjugated or negated");
+    else if (status == DCP_OK && holder.chunk.is_stream)
+        status = add_streamed(made, tensor, part, &holder, from);
+    else if (status == DCP_OK && holder.entry.chunk_count != 1)
+        status = description_refuse(made, tensor, holder.number, "is divided otherwise");
     else if (status == DCP_OK)
         status = add_held(made, tensor, part, &holder, from);
     source_files_give(files, holder.number);

@@ -130,6 +130,73 @@ void scene_equal(const char *left, const char *right)
     dcp_checkpoint_close(other);
 }
 
+/* What ranks load: of a checkpoint whose conversion they compare with, divided in dimension `dim`,
+ * or the last one, of those that tensors have. */
+struct shares {
+    const char *converted;
+    const dcp_load_options *options;
+    int32_t dim;
+};
+
+static size_t add_share(const struct rank *self, dcp_state *root, const dcp_entry *entry,
+                        int32_t dim, dcp_tensor *share)
+{
+    const dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    const dcp_placement by_dim = dcp_shard(dim < entry->ndim ? dim : entry->ndim - 1);
+    size_t bytes = dcp_dtype_size(entry->dtype);
+    *share = (dcp_tensor){.dtype = entry->dtype, .ndim = entry->ndim};
+    memcpy(share->global_shape, entry->global_shape, (size_t)entry->ndim * sizeof(int64_t));
+    must(dcp_mesh_shard(&mesh, share, &by_dim));
+    for (int32_t d = 0; d < share->ndim; d++)
+        bytes *= (size_t)share->sizes[d];
+    share->data = malloc(bytes + 1);
+    assert_non_null(share->data);
+    assert_non_null(dcp_state_tensor(root, entry->name, share));
+    return bytes;
+}
+
+static dcp_status load_shares(struct rank *self)
+{
+    enum { TENSORS_MAX = 64 };
+    const struct shares *shares = self->context;
+    dcp_tensor loaded[TENSORS_MAX];
+    size_t bytes[TENSORS_MAX], count;
+    dcp_load_options options = *shares->options;
+    dcp_checkpoint *converted;
+    dcp_state *root = dcp_state_new();
+    must(dcp_checkpoint_open(shares->converted, NULL, &converted));
+    count = dcp_checkpoint_count(converted);
+    assert_in_range(count, 1, TENSORS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        dcp_entry entry;
+        must(dcp_checkpoint_entry(converted, i, &entry));
+        bytes[i] = add_share(self, root, &entry, shares->dim, &loaded[i]);
+    }
+    options.group = self->group;
+    options.convert = true;
+    dcp_status status = dcp_load(root, self->path, &options, NULL);
+    for (size_t i = 0; i < count; i++) {
+        dcp_tensor expected = loaded[i];
+        expected.data = malloc(bytes[i] + 1);
+        assert_non_null(expected.data);
+        must(dcp_checkpoint_read_tensor(converted, i, &expected, NULL));
+        if (status == DCP_OK)
+            assert_memory_equal(loaded[i].data, expected.data, bytes[i]);
+        free(loaded[i].data);
+        free(expected.data);
+    }
+    dcp_checkpoint_close(converted);
+    dcp_state_free(root);
+    return status;
+}
+
+void scene_ranks_load(int ranks, const char *path, const char *converted,
+                      const dcp_load_options *options, int32_t dim)
+{
+    struct shares shares = {converted, options, dim};
+    ranks_must(ranks, path, load_shares, &shares);
+}
+
 void scene_allocations_fail(void *const *state, const char *from, const char *extension,
                             const dcp_convert_options *options, struct scene_trials trials)
 {

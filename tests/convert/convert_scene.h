@@ -15,6 +15,10 @@ void scene_equal(const char *left, const char *right);
 void *scene_elements(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as);
 /* An object as JSON; dcp_text_free() it. */
 char *scene_object_text(dcp_checkpoint *checkpoint, size_t index);
+/* That ranks load all tensors of a checkpoint, each its share of dimension `dim` (or the last one
+ * of a tensor's, if it has fewer), with the values that another checkpoint has. */
+void scene_ranks_load(int ranks, const char *path, const char *converted,
+                      const dcp_load_options *options, int32_t dim);
 /* Which allocations fail: each first-th up to one, and each then-th after it. */
 struct scene_trials {
     long first, until, then;

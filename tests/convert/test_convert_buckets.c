@@ -52,6 +52,7 @@ struct scene {
     dcp_dtype dtype;
     bool frozen;                /* the last norm */
     bool swapped;               /* in the buckets two layers' weights are not in their order */
+    bool zstd;                  /* streams are compressed */
     bool lost;                  /* the embedding is of other values than in the buckets */
     float *masters[PARAMETERS]; /* whole tensors */
 };
@@ -253,22 +254,20 @@ static void save(void **state, const struct scene *scene, const char *name)
         next = add_parameter(scene, p, root, next);
     for (int rank = 0; rank < scene->tp; rank++)
         add_bucket(scene, rank, root, elements + (size_t)rank * BUCKET_MAX);
-    must(dcp_save(root, path, &(dcp_save_options){.skip_sync = true}));
+    must(dcp_save(root, path,
+                  &(dcp_save_options){.compression =
+                                          scene->zstd ? DCP_COMPRESSION_ZSTD : DCP_COMPRESSION_NONE,
+                                      .skip_sync = true}));
     scene_write(path, "metadata.json", "{\"sharded_backend\": \"torch_dist\"}");
     dcp_state_free(root);
     free(room);
     free(elements);
 }
 
-static void expect_masters(void **state, const struct scene *scene, const char *name, bool unstack)
+static void expect_values(const struct scene *scene, const char *path, dcp_take take, bool unstack)
 {
     dcp_checkpoint *checkpoint;
-    const dcp_convert_options options = {
-        .take = DCP_TAKE_MASTERS, .unstack = unstack, .skip_sync = true};
-    const char *to = path_in(state, unstack ? "layers.safetensors" : "masters.safetensors");
-    unlink(to);
-    must(dcp_convert(path_in(state, name), to, &options, NULL));
-    must(dcp_checkpoint_open(to, NULL, &checkpoint));
+    must(dcp_checkpoint_open(path, &(dcp_open_options){.take = take}, &checkpoint));
     for (int p = 0; p < PARAMETERS; p++) {
         int64_t layers = unstack && parameters[p].stacked ? LAYERS : 1,
                 each = volume_of(&parameters[p]) / layers;
@@ -283,16 +282,49 @@ static void expect_masters(void **state, const struct scene *scene, const char *
                          parameters[p].name + strlen("decoder.layers."));
             must(dcp_checkpoint_find(checkpoint, key, &index));
             must(dcp_checkpoint_entry(checkpoint, index, &entry));
-            assert_int_equal(entry.dtype, DCP_F32);
+            bool frozen = p == FINAL && scene->frozen;
+            /* In place tensors keep the dtype that they have. */
+            assert_int_equal(entry.dtype,
+                             frozen && take != DCP_TAKE_MODEL ? scene->dtype : DCP_F32);
+            entry.dtype = DCP_F32;
+            entry.bytes = (uint64_t)each * sizeof(float);
             float *found = scene_elements(checkpoint, index, &entry);
             for (int64_t i = 0; i < each; i++) {
                 float expected = scene->masters[p][layer * each + i];
-                assert_true(found[i] == (p == FINAL && scene->frozen ? 1.0f : expected));
+                assert_true(found[i] == (frozen ? 1.0f : expected));
             }
             free(found);
         }
     }
     dcp_checkpoint_close(checkpoint);
+}
+
+static void expect_masters(void **state, const struct scene *scene, const char *name, bool unstack)
+{
+    const dcp_convert_options options = {
+        .take = DCP_TAKE_MASTERS, .unstack = unstack, .skip_sync = true};
+    const char *to = path_in(state, unstack ? "layers.safetensors" : "masters.safetensors");
+    unlink(to);
+    must(dcp_convert(path_in(state, name), to, &options, NULL));
+    expect_values(scene, to, DCP_TAKE_MODEL, unstack);
+}
+
+/* In the checkpoint itself, whose footers have other names for what is read. */
+static void expect_in_place(void **state, const struct scene *scene, const char *name)
+{
+    const dcp_open_options options = {.take = DCP_TAKE_MASTERS};
+    const char *path = path_in(state, name);
+    const char *converted = path_in(state, "masters.safetensors");
+    uint64_t faults;
+    expect_values(scene, path, DCP_TAKE_MASTERS, false);
+    for (int32_t dim = 0; dim < 3; dim++)
+        scene_ranks_load(
+            3, path, converted,
+            &(dcp_load_options){.take = DCP_TAKE_MASTERS,
+                                .reading = dim == 1 ? DCP_READING_DIRECT : DCP_READING_COOPERATIVE},
+            dim);
+    must(dcp_verify(path, &options, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
 }
 
 static void free_masters(struct scene *scene)
@@ -310,6 +342,7 @@ static void weights_are_found(void **state)
         {.chain = "chained_0.", .tp = 4, .cut = 333, .dtype = DCP_BF16},
         {.chain = "", .tp = 2, .cut = 512, .dtype = DCP_BF16, .frozen = true},
         {.chain = "", .tp = 2, .cut = 512, .dtype = DCP_F32},
+        {.chain = "", .tp = 2, .cut = 333, .dtype = DCP_BF16, .zstd = DCP_HAVE_ZSTD},
     };
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
         struct scene scene = scenes[i];
@@ -319,6 +352,7 @@ static void weights_are_found(void **state)
         save(state, &scene, name);
         expect_masters(state, &scene, name, false);
         expect_masters(state, &scene, name, true);
+        expect_in_place(state, &scene, name);
         free_masters(&scene);
     }
 }
@@ -336,8 +370,32 @@ static void what_cannot_be_told_is_refused(void **state)
     save(state, &lost, "lost");
     must_fail(dcp_convert(path_in(state, "lost"), path_in(state, "b.pt"), &options, NULL),
               DCP_ERR_UNSUPPORTED, "embedding.word_embeddings.weight");
+    dcp_checkpoint *checkpoint;
+    must_fail(dcp_checkpoint_open(path_in(state, "lost"),
+                                  &(dcp_open_options){.take = DCP_TAKE_MASTERS}, &checkpoint),
+              DCP_ERR_UNSUPPORTED, "embedding.word_embeddings.weight");
     free_masters(&swapped);
     free_masters(&lost);
+}
+
+/* names: every other one is a tensor's. */
+static void expect_two(const char *path, dcp_take take, const char *const *names,
+                       const float *masters)
+{
+    dcp_checkpoint *checkpoint;
+    must(dcp_checkpoint_open(path, &(dcp_open_options){.take = take}, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
+    for (size_t i = 0; i < 2; i++) {
+        dcp_entry entry;
+        size_t index;
+        must(dcp_checkpoint_find(checkpoint, names[2 * i], &index));
+        must(dcp_checkpoint_entry(checkpoint, index, &entry));
+        assert_int_equal(entry.dtype, DCP_F32);
+        float *found = scene_elements(checkpoint, index, &entry);
+        assert_true(*found == masters[i]);
+        free(found);
+    }
+    dcp_checkpoint_close(checkpoint);
 }
 
 /* Of several optimizers, as there are with experts, each has names of its own. */
@@ -358,19 +416,8 @@ static void optimizers_in_a_chain_are_found(void **state)
     dcp_state_free(root);
     scene_write(path, "metadata.json", "{\"sharded_backend\": \"torch_dist\"}");
     must(dcp_convert(path, to, &(dcp_convert_options){.take = DCP_TAKE_MASTERS}, NULL));
-    dcp_checkpoint *checkpoint;
-    must(dcp_checkpoint_open(to, NULL, &checkpoint));
-    assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
-    for (int i = 0; i < 2; i++) {
-        dcp_entry entry;
-        size_t index;
-        must(dcp_checkpoint_find(checkpoint, names[(ptrdiff_t)2 * i], &index));
-        must(dcp_checkpoint_entry(checkpoint, index, &entry));
-        float *found = scene_elements(checkpoint, index, &entry);
-        assert_true(*found == masters[i]);
-        free(found);
-    }
-    dcp_checkpoint_close(checkpoint);
+    expect_two(to, DCP_TAKE_MODEL, names, masters);
+    expect_two(path, DCP_TAKE_MASTERS, names, masters);
 }
 
 static void every_allocation_may_fail(void **state)

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/checksum.h"
 #include "checkpoint/ranks.h"
 #include "convert/convert_scene.h"
 #include "fault/failing_allocator.h"
@@ -94,8 +95,8 @@ static void every_value_is_the_conversions(void **state)
     closedir(directory);
     printf("in place: %d models, %d masters, %d of all\n", count[0], count[1], count[2]);
     assert_int_equal(count[0], 11);
-    assert_int_equal(count[1], 7);  /* the others have none, or in buckets, which are divided */
-    assert_int_equal(count[2], 10); /* all but Megatron's old flat shards */
+    assert_int_equal(count[1], 9); /* the others have none */
+    assert_int_equal(count[2], 11);
 }
 
 /* ---- loads ---- */
@@ -141,6 +142,29 @@ static void ranks_load_their_rows(void **state)
     free(from);
 }
 
+/* Flat shards, whose pieces are ranges of streams: of a grid, and of buckets. */
+static void ranks_load_shares_of_flat_tensors(void **state)
+{
+    static const char *const fixtures[] = {"megatron_legacy_flat_w2", "megatron_distopt_w2"};
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        begin(state, fixtures[i]);
+        char *from = strdup(run), *to = strdup(path_in(state, "masters.safetensors"));
+        unlink(to);
+        must(dcp_convert(from, to, &(dcp_convert_options){.take = DCP_TAKE_MASTERS}, NULL));
+        for (int size = 1; size <= 5; size += size == 1 ? 1 : 3)
+            for (int32_t dim = 0; dim < 3; dim++)
+                for (int way = 0; way < 3; way++) {
+                    const dcp_load_options options = {.take = DCP_TAKE_MASTERS,
+                                                      .reading = way == 0 ? DCP_READING_DIRECT
+                                                                          : DCP_READING_COOPERATIVE,
+                                                      .memory_limit = way == 2 ? 8 << 20 : 0};
+                    scene_ranks_load(size, from, to, &options, dim);
+                }
+        free(from);
+        free(to);
+    }
+}
+
 static dcp_status load_otherwise(struct rank *self)
 {
     dcp_state *root = dcp_state_new();
@@ -166,6 +190,34 @@ static void ranks_take_the_same(void **state)
     must_fail(
         dcp_checkpoint_open(plain, &(dcp_open_options){.take = DCP_TAKE_MASTERS}, &checkpoint),
         DCP_ERR_UNSUPPORTED, "fp32 weights");
+}
+
+/* The directory of a step has .metadata, too: as such it is opened for its model alone. */
+static void a_step_is_opened_as_its_run_is(void **state)
+{
+    static const dcp_take takes[] = {DCP_TAKE_MASTERS, DCP_TAKE_ALL};
+    dcp_checkpoint *whole, *step;
+    char directory[8192];
+    begin(state, "megatron_legacy_flat_w2");
+    snprintf(directory, sizeof directory, "%s/iter_0000002", run);
+    for (size_t t = 0; t < 2; t++) {
+        const dcp_open_options options = {.take = takes[t]};
+        must(dcp_checkpoint_open(run, &options, &whole));
+        must(dcp_checkpoint_open(directory, &options, &step));
+        assert_int_equal(dcp_checkpoint_count(step), dcp_checkpoint_count(whole));
+        for (size_t i = 0; i < dcp_checkpoint_count(whole); i++)
+            expect_entry(step, whole, i);
+        dcp_checkpoint_close(whole);
+        dcp_checkpoint_close(step);
+    }
+    must(dcp_checkpoint_open(directory, NULL, &step));
+    dcp_entry entry;
+    size_t index;
+    must(dcp_checkpoint_find(
+        step, "optimizer.state.fp32_param.decoder.layers.mlp.linear_fc1.weight", &index));
+    must(dcp_checkpoint_entry(step, index, &entry));
+    assert_int_equal(entry.ndim, 4); /* a grid of flat shards */
+    dcp_checkpoint_close(step);
 }
 
 /* ---- what is wrong ---- */
@@ -212,6 +264,111 @@ static void a_flipped_bit_is_found(void **state)
     dcp_checkpoint_close(checkpoint);
     must(dcp_verify(run, NULL, count_fault, &count, &faults));
     assert_true(count > 0 && faults == (uint64_t)count);
+}
+
+/* ---- ranges of streams ---- */
+
+static const char fc1[] = "decoder.layers.mlp.linear_fc1.weight";
+
+/* The bytes of the file that the first chunk of a flat tensor lies in, and the path of that. */
+static unsigned char *open_range(void **state, dcp_stored_chunk *chunk, char path[8192],
+                                 size_t *size)
+{
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    static char file[256];
+    begin(state, "megatron_legacy_flat_w2");
+    must(dcp_checkpoint_open(run, &(dcp_open_options){.take = DCP_TAKE_MASTERS}, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, fc1, &index));
+    must(dcp_checkpoint_chunk(checkpoint, index, 0, chunk));
+    assert_true(chunk->is_range);
+    assert_false(chunk->is_stream || chunk->compressed || chunk->has_crc32);
+    assert_null(chunk->strides);
+    must_fail(dcp_checkpoint_read_stream(checkpoint, index, 0, NULL, NULL, NULL), DCP_ERR_ARGUMENT,
+              "sink");
+    snprintf(file, sizeof file, "%s", chunk->file);
+    chunk->file = file;
+    dcp_checkpoint_close(checkpoint);
+    snprintf(path, 8192, "%s/%s", run, file);
+    return (unsigned char *)scene_read(path, size);
+}
+
+static void count_named(void *context, const char *file, uint64_t offset, const char *name,
+                        const char *fault)
+{
+    const dcp_stored_chunk *chunk = context;
+    (void)fault;
+    if (strcmp(name, fc1) == 0) {
+        assert_string_equal(file, chunk->file);
+        assert_in_range(offset, chunk->offset, chunk->offset + chunk->length);
+    }
+}
+
+/* That a changed file is an error of reading, and found by verifying. */
+static void expect_damage(const char *path, const unsigned char *bytes, size_t size,
+                          const dcp_stored_chunk *chunk, dcp_status expected, const char *words)
+{
+    const dcp_open_options options = {.take = DCP_TAKE_MASTERS};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 3, .global_shape = {2, 20, 8}};
+    float elements[2 * 20 * 8];
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    uint64_t faults;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    tensor.data = elements;
+    must(dcp_checkpoint_open(run, &options, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, fc1, &index));
+    must_fail(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), expected, words);
+    assert_non_null(strstr(dcp_error_message(), fc1));
+    assert_non_null(strstr(dcp_error_message(), chunk->file));
+    dcp_checkpoint_close(checkpoint);
+    must(dcp_verify(run, &options, count_named, (void *)chunk, &faults));
+    assert_true(faults > 0);
+}
+
+/* The pickle of a stream's tensor with 79 elements instead of 80, and its checksum. */
+static void make_lie(unsigned char *stream, size_t length)
+{
+    unsigned char *directory = memmem(stream, length, "PK\1\2", 4);
+    unsigned char *pickle = memmem(stream, length, "\200\2ctorch", 7), crc[4];
+    assert_true(directory && pickle);
+    uint32_t size = directory[24] | (uint32_t)directory[25] << 8, made;
+    memcpy(crc, directory + 16, sizeof crc);
+    unsigned char *shape = memmem(pickle, size, "K\1KPt", 5);
+    assert_non_null(shape);
+    shape[3]--; /* K is followed by a number, t ends the tuple */
+    made = crc32_update(0, pickle, size);
+    for (unsigned char *at = stream;
+         (at = memmem(at, (size_t)(stream + length - at), crc, sizeof crc)); at++)
+        for (int i = 0; i < 4; i++)
+            at[i] = (unsigned char)(made >> 8 * i);
+}
+
+static void damaged_streams_of_ranges_are_found(void **state)
+{
+    dcp_stored_chunk chunk;
+    char path[8192];
+    size_t size;
+    unsigned char *bytes = open_range(state, &chunk, path, &size);
+    unsigned char *stream = bytes + chunk.offset;
+    unsigned char *data = memmem(stream, (size_t)chunk.length, "archive/data/0", 14);
+    unsigned char *end = memmem(stream, (size_t)chunk.length, "PK\5\6", 4);
+    assert_true(data && end);
+    data += 200; /* behind the padding, which ends at a multiple of 64 */
+    *data ^= 1;
+    expect_damage(path, bytes, size, &chunk, DCP_ERR_CHECKSUM, "CRC-32");
+    *data ^= 1;
+    *end ^= 1;
+    expect_damage(path, bytes, size, &chunk, DCP_ERR_FORMAT, "zip");
+    *end ^= 1;
+    expect_damage(path, bytes, (size_t)(chunk.offset + chunk.length / 2), &chunk, DCP_ERR_FORMAT,
+                  "bytes expected");
+    make_lie(stream, (size_t)chunk.length);
+    expect_damage(path, bytes, size, &chunk, DCP_ERR_FORMAT, "metadata says [");
+    free(bytes);
 }
 
 static void what_is_no_checkpoint_is_said(void **state)
@@ -265,12 +422,14 @@ static void fail_each_allocation(dcp_take take)
     }
 }
 
-/* Objects in memory, boxes of DTensors; and ranges of flat storages. */
+/* Objects in memory, boxes of DTensors; ranges of flat storages, and of streams. */
 static void every_allocation_may_fail(void **state)
 {
     begin(state, "torch_checkpointing_w2");
     fail_each_allocation(DCP_TAKE_ALL);
     begin(state, "deepspeed_zero3_w2");
+    fail_each_allocation(DCP_TAKE_MASTERS);
+    begin(state, "megatron_legacy_flat_w2");
     fail_each_allocation(DCP_TAKE_MASTERS);
 }
 
@@ -280,8 +439,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_value_is_the_conversions),
         TEST(ranks_load_their_rows),
+        TEST(ranks_load_shares_of_flat_tensors),
+        TEST(a_step_is_opened_as_its_run_is),
         TEST(ranks_take_the_same),
         TEST(a_flipped_bit_is_found),
+        TEST(damaged_streams_of_ranges_are_found),
         TEST(what_is_no_checkpoint_is_said),
         TEST(what_leads_to_itself_ends),
         TEST(every_allocation_may_fail),

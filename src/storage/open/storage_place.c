@@ -193,13 +193,14 @@ dcp_status storage_place_find(const dcp_storage *storage, struct storage_locatio
     if (status == DCP_OK)
         status = location.member_count > 0 ? place_chosen(location, place)
                                            : place_path(place, location.path);
+    if (status == DCP_OK && location.take != DCP_TAKE_MODEL && place->form == STORAGE_DCP)
+        status = place_training_step(place);
     if (status == DCP_OK && location.take == DCP_TAKE_MASTERS && place->form != STORAGE_TRAINING)
         status =
             dcp_error_set(DCP_ERR_UNSUPPORTED,
-                          "%s: only training checkpoints of other frameworks have the "
-                          "optimizer's fp32 weights under the model's names (DCP_TAKE_MASTERS); "
-                          "of a DCP directory of Megatron-Core, also with flat shards or "
-                          "buckets, dcp convert --masters makes them",
+                          "%s: only training checkpoints of other frameworks, in the file system, "
+                          "have the optimizer's fp32 weights under the model's names "
+                          "(DCP_TAKE_MASTERS)",
                           location.path);
     if (status != DCP_OK)
         storage_place_free(place);

@@ -19,5 +19,8 @@ dcp_status place_find_file(const struct storage_directory *directory, const char
 /* A directory in which nothing is known by the names of DCP and safetensors: what other frameworks
  * have in it, or all around it. */
 dcp_status place_foreign(struct storage_place *place);
+/* A DCP directory of which more than the model is wanted: Megatron-Core's is a training checkpoint.
+ */
+dcp_status place_training_step(struct storage_place *place);
 
 #endif

@@ -182,8 +182,18 @@ static dcp_status place_training(struct storage_place *place)
     bool found = false;
     place->form = STORAGE_TRAINING;
     if (storage_is_files(place->storage))
-        RETURN_IF_ERROR(training_form_find(place->id, &found));
+        RETURN_IF_ERROR(training_form_find(place->id, false, &found));
     return found ? DCP_OK : place_nothing(place, place->id);
+}
+
+dcp_status place_training_step(struct storage_place *place)
+{
+    bool found = false;
+    if (storage_is_files(place->storage))
+        RETURN_IF_ERROR(training_form_find(place->id, true, &found));
+    if (found)
+        place->form = STORAGE_TRAINING;
+    return DCP_OK;
 }
 
 dcp_status place_foreign(struct storage_place *place)
