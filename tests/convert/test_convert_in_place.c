@@ -293,6 +293,36 @@ static unsigned char *open_range(void **state, dcp_stored_chunk *chunk, char pat
     return (unsigned char *)scene_read(path, size);
 }
 
+/* Each chunk of a flat tensor, mapped and read. */
+static void ranges_are_mapped(void **state)
+{
+    static const char *const fixtures[] = {"megatron_legacy_flat_w2", "megatron_distopt_w2"};
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        dcp_checkpoint *checkpoint;
+        dcp_entry entry;
+        size_t index;
+        begin(state, fixtures[i]);
+        must(dcp_checkpoint_open(run, &(dcp_open_options){.take = DCP_TAKE_MASTERS}, &checkpoint));
+        must(dcp_checkpoint_find(checkpoint, fc1, &index));
+        must(dcp_checkpoint_entry(checkpoint, index, &entry));
+        float *elements = scene_elements(checkpoint, index, &entry);
+        for (size_t chunk = 0; chunk < entry.chunk_count; chunk++) {
+            dcp_mapping *mapping;
+            dcp_mapped_chunk mapped;
+            must(dcp_checkpoint_map_chunk(checkpoint, index, chunk, &(dcp_read_options){0},
+                                          &mapping, &mapped));
+            int64_t first = 0;
+            for (int32_t d = 0; d < 3; d++)
+                first = first * entry.global_shape[d] + mapped.offsets[d];
+            assert_int_equal(mapped.sizes[2], entry.global_shape[2]); /* so it is one run */
+            assert_memory_equal(mapped.data, elements + first, mapped.bytes);
+            dcp_mapping_free(mapping);
+        }
+        free(elements);
+        dcp_checkpoint_close(checkpoint);
+    }
+}
+
 static void count_named(void *context, const char *file, uint64_t offset, const char *name,
                         const char *fault)
 {
@@ -443,6 +473,7 @@ int main(void)
         TEST(a_step_is_opened_as_its_run_is),
         TEST(ranks_take_the_same),
         TEST(a_flipped_bit_is_found),
+        TEST(ranges_are_mapped),
         TEST(damaged_streams_of_ranges_are_found),
         TEST(what_is_no_checkpoint_is_said),
         TEST(what_leads_to_itself_ends),
