@@ -14,7 +14,6 @@
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/save_missing.h"
 #include "checkpoint/save/save_page_cache.h"
-#include "checkpoint/save/save_preparing.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "state/node.h"
@@ -100,17 +99,14 @@ dcp_status saving_write(struct dcp_saving *saving)
     if (saving->coordinates && saving->options.allow_partial)
         save_missing_report(saving);
     /* While the other ranks write already, so that nobody waits for it in the end. */
-    struct save_preparing preparing = {0};
-    dcp_status status = saving->coordinates && !saving->gathers_results
-                            ? save_preparing_begin(&preparing, saving)
-                            : DCP_OK;
-    if (status == DCP_OK)
-        status = save_extra_files_write(saving);
-    if (status == DCP_OK && !saving->staged)
-        status = flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds);
-    if (status == DCP_OK)
-        status = saving->steps.write(saving);
-    return save_preparing_end(&preparing, status);
+    if (saving->coordinates && !saving->gathers_results)
+        RETURN_IF_ERROR(
+            save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
+    RETURN_IF_ERROR(save_extra_files_write(saving));
+    if (!saving->staged)
+        RETURN_IF_ERROR(
+            flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
+    return saving->steps.write(saving);
 }
 
 /* ---- the commit ---- */
