@@ -28,6 +28,8 @@ ERR_CALLBACK = 80
 
 T = TypeVar("T")
 
+SLICE_SECONDS = 0.2  # of a wait, after which Control-C is noticed
+
 
 def _open() -> ctypes.CDLL:
     soname = "libdcp.so.%d.%d" % INTERFACE
@@ -277,15 +279,18 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     """Runs a long call so that Control-C is noticed.
 
     In the main thread the call runs in another one. KeyboardInterrupt is raised when the call has
-    been cancelled and has returned: nothing of it is under way then.
+    been cancelled and has returned, or will never begin: nothing of it is under way then.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()
     results: List[T] = []
     errors: List[BaseException] = []
+    claimed = threading.Lock()  # by the thread that begins the call, or by the one that forgoes it
     done = threading.Event()
 
     def run() -> None:
+        if not claimed.acquire(blocking=False):
+            return
         try:
             results.append(call())
         except BaseException as error:
@@ -294,17 +299,23 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
             done.set()
 
     thread = threading.Thread(target=run, name="libdcp", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # Python is ending, or the system has no more threads
-        return call()
     interrupted: Optional[KeyboardInterrupt] = None
+    begun = False
     while not done.is_set():
         try:
-            done.wait()
+            if not begun:
+                begun = True
+                thread.start()
+            # A signal that another thread takes does not end the wait.
+            while not done.wait(SLICE_SECONDS):
+                pass
         except KeyboardInterrupt as error:
             interrupted = error
+            if claimed.acquire(blocking=False):
+                raise
             cancel()
+        except RuntimeError:  # Python is ending, or the system has no more threads
+            return call()
     thread.join()
     if interrupted is not None:
         raise interrupted

@@ -13,7 +13,7 @@ from typing import Any, Callable, ClassVar, Dict, Generator, List, Optional, Set
 
 from . import _structs as structs
 from ._errors import error_of
-from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes, release_with, whole_number
+from ._library import ERR_TIMEOUT, SLICE_SECONDS, check, interruptible, lib, path_bytes, release_with, whole_number
 from ._progress import Progress, Watch
 from ._state import State, state_of
 from .checkpoint import PathLike
@@ -21,7 +21,6 @@ from .groups import Group, handle_of
 
 _log = logging.getLogger("libdcp")
 
-_SLICE_SECONDS = 0.2  # of a wait, after which Control-C is noticed
 _COMPRESSIONS = {None: 0, "zstd": 1}
 _STAGINGS = {"blocking": 0, "pinned": 1, "overlapped": 2}
 # What becomes of a save's pages in the page cache, by dcp_page_cache.
@@ -262,7 +261,7 @@ class Future:
     def _wait(self, wait: Callable[[int, float], int], timeout: Optional[float]) -> int:
         left = float("inf") if timeout is None else timeout
         while True:
-            now = max(min(left, _SLICE_SECONDS), 0)
+            now = max(min(left, SLICE_SECONDS), 0)
             left -= now
             if self._waits.acquire(timeout=now):  # one thread at a time
                 try:
