@@ -9,8 +9,17 @@ struct arguments {
     dcp_run_prune_options prune;
     int64_t younger;
     bool json;
-    size_t told; /* so far */
+    bool stopped; /* by a signal, before all that was to go had gone */
+    size_t told;  /* so far */
 };
+
+/* Asked before each removal. */
+static bool is_stopped(void *context)
+{
+    struct arguments *arguments = context;
+    arguments->stopped = command_interrupted();
+    return arguments->stopped;
+}
 
 static void print_object(const struct arguments *arguments, const char *name, const char *word,
                          const char *why)
@@ -51,11 +60,16 @@ static int run_prune(struct command_line *line)
     arguments->prune.keep = &arguments->keep;
     arguments->prune.verdict = print_verdict;
     arguments->prune.verdict_context = arguments;
+    arguments->prune.stopped = is_stopped;
+    arguments->prune.stopped_context = arguments;
+    command_catch_signals(true);
     if (arguments->json)
         putchar('[');
     dcp_status status = dcp_run_prune(line->paths[0], &arguments->prune, NULL);
     if (arguments->json)
         fputs("\n]\n", stdout);
+    if (status == DCP_OK && arguments->stopped)
+        return command_fail_with("prune", DCP_ERR_CANCELLED);
     return status == DCP_OK ? EXIT_FINE : command_fail("prune");
 }
 
@@ -131,7 +145,7 @@ const struct command command_prune = {
         "Removes whole checkpoints of a run that dcp/run.h keeps and none of the rules does, and "
         "what its dead saves have left. The newest whole one and those that are pinned stay, and "
         "so does everything that is not this run's. Prints a line for each: keep, leave or "
-        "removed, and why.\n"
+        "removed, and why. A signal ends it before the next removal.\n"
         "\n"
         "A run of another framework is pruned only if --layout names it, as torchtitan, "
         "kempnerforge, megatron-bridge or transformers; no job should save there meanwhile. Then "

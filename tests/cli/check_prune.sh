@@ -55,6 +55,23 @@ expect_status 0 prune --last 1 "$directory/run"
 expect_steps "step_64 "
 [ -d "$directory/run/step_old" ] || fault "a foreign directory was removed"
 
+# A signal lets the removal at hand end, and begins no other.
+"$make_run" "$directory/signalled" 11 25 33 >/dev/null || fault "make_run fails"
+if strace -f -qq -o "$directory/calls" -e trace=unlinkat -e inject=unlinkat:signal=TERM:when=1 true 2>"$directory/said"; then
+    strace -f -qq -o "$directory/calls" -e trace=unlinkat -e inject=unlinkat:signal=TERM:when=1 \
+        "$dcp" prune --json --last 1 "$directory/signalled" >"$directory/json" 2>"$directory/said"
+    found=$?
+    [ $found = 143 ] || fault "interrupted, prune ends with $found: $(cat "$directory/said")"
+    [ "$(head -n 1 "$directory/said")" = "dcp prune: interrupted" ] || fault "interrupted, prune says: $(cat "$directory/said")"
+    tail -n 1 "$directory/json" | grep -q '^\]$' || fault "interrupted, prune prints: $(cat "$directory/json")"
+    grep -q '"step_11", "result": "removed"' "$directory/json" || fault "interrupted, prune prints: $(cat "$directory/json")"
+    grep -q '"step_25", "result": "leave", "why": "pruning was stopped"' "$directory/json" ||
+        fault "interrupted, prune prints: $(cat "$directory/json")"
+    expect_status 0 verify "$directory/signalled/step_25"
+    expect_status 0 prune --last 1 "$directory/signalled"
+    [ "$(ls "$directory/signalled" | grep '^step_' | tr '\n' ' ')" = "step_33 " ] || fault "after an interruption: $(ls "$directory/signalled")"
+fi
+
 # Another framework's run, only by name.
 mkdir -p "$directory/titan/checkpoint/step-1" "$directory/titan/checkpoint/step-7"
 cp -r "$directory/run/step_64" "$directory/titan/checkpoint/step-5"
