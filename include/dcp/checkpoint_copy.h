@@ -6,6 +6,7 @@
 #ifndef DCP_CHECKPOINT_COPY_H
 #define DCP_CHECKPOINT_COPY_H
 
+#include "progress.h"
 #include "storage.h"
 
 #ifdef __cplusplus
@@ -34,6 +35,12 @@ typedef struct dcp_copy_options {
     /** Of the destination's owner; as dcp_save_options::takeover_seconds, with the same default for
      * 0. */
     double takeover_seconds;
+    /** Called while bytes are moved, by any thread: with #DCP_PHASE_READING while the source is
+     * verified, then with #DCP_PHASE_WRITING, when each byte counts twice: written and read back,
+     * or, of a file that is there, read here and there. Each phase has its own total. A false ends
+     * the copy with DCP_ERR_CANCELLED; optional. */
+    dcp_progress_function progress;
+    void *progress_context;
 } dcp_copy_options;
 
 /** What dcp_checkpoint_copy() has done, also after a failure. */

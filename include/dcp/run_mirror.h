@@ -31,6 +31,7 @@
 #ifndef DCP_RUN_MIRROR_H
 #define DCP_RUN_MIRROR_H
 
+#include "progress.h"
 #include "run_prune.h"
 
 #ifdef __cplusplus
@@ -98,6 +99,11 @@ typedef struct dcp_run_copied {
 /** Is told of each checkpoint when it is dealt with. */
 typedef void (*dcp_run_copied_function)(void *context, const dcp_run_copied *copied);
 
+/** Is told how far the copy of one checkpoint is: see dcp_copy_options::progress. Returns false to
+ * end it with DCP_ERR_CANCELLED. */
+typedef bool (*dcp_run_copy_progress_function)(void *context, const char *name,
+                                               const dcp_progress *progress);
+
 /** How a run is copied. All zero is the sensible default. */
 typedef struct dcp_run_copy_options {
     const dcp_storage *source;      /**< where the run is; NULL: in the file system */
@@ -115,6 +121,8 @@ typedef struct dcp_run_copy_options {
     void *told_context;
     bool (*stopped)(void *context); /**< ends it with DCP_ERR_CANCELLED; optional */
     void *stopped_context;
+    dcp_run_copy_progress_function progress; /**< optional */
+    void *progress_context;
 } dcp_run_copy_options;
 
 /**

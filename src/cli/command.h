@@ -223,8 +223,9 @@ void line_draw(FILE *out, const char *text);
 
 /* How far the work has come, in a line on standard error, if that is a terminal. */
 struct progress_line {
-    bool hidden; /* asked for by --quiet */
-    bool shown;  /* set by progress_begin() */
+    bool hidden;       /* asked for by --quiet */
+    const char *label; /* what it is of, as "copying step_10"; NULL: goes without saying */
+    bool shown;        /* set by progress_begin() */
     bool drawn;
     double begin, last; /* seconds */
 };

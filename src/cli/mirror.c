@@ -7,7 +7,11 @@
 struct arguments {
     dcp_run_copy_options copy;
     bool json;
+    bool quiet;
     size_t told; /* so far */
+    struct progress_line progress;
+    dcp_phase phase; /* that it shows */
+    char label[320];
 };
 
 static const char *word_of(const dcp_run_copied *copied, bool dry_run)
@@ -36,6 +40,8 @@ static void print_object(struct arguments *arguments, const dcp_run_copied *copi
 static void tell(void *context, const dcp_run_copied *copied)
 {
     struct arguments *arguments = context;
+    progress_end(&arguments->progress);
+    arguments->phase = 0;
     if (arguments->json) {
         print_object(arguments, copied);
     } else {
@@ -55,6 +61,20 @@ static void tell(void *context, const dcp_run_copied *copied)
     arguments->told++;
 }
 
+/* Each checkpoint is verified and then copied, and each of these begins at nothing. */
+static bool draw(void *context, const char *name, const dcp_progress *told)
+{
+    struct arguments *arguments = context;
+    if (told->phase != arguments->phase) {
+        arguments->phase = told->phase;
+        snprintf(arguments->label, sizeof arguments->label, "%s %s",
+                 told->phase == DCP_PHASE_READING ? "verifying" : "copying", name);
+        arguments->progress.label = arguments->label;
+        progress_begin(&arguments->progress);
+    }
+    return progress_draw(&arguments->progress, told);
+}
+
 static int run_mirror(struct command_line *line)
 {
     struct arguments *arguments = line->options;
@@ -62,10 +82,14 @@ static int run_mirror(struct command_line *line)
     arguments->copy.told = tell;
     arguments->copy.told_context = arguments;
     arguments->copy.stopped = command_stopped;
+    arguments->copy.progress = draw;
+    arguments->copy.progress_context = arguments;
+    arguments->progress.hidden = arguments->quiet;
     command_catch_signals(true);
     if (arguments->json)
         putchar('[');
     dcp_status status = dcp_run_copy(line->paths[0], line->paths[1], &arguments->copy, NULL);
+    progress_end(&arguments->progress);
     if (arguments->json)
         fputs("\n]\n", stdout);
     return status == DCP_OK ? EXIT_FINE : command_fail_with("mirror", status);
@@ -88,6 +112,11 @@ static const struct option mirror_table[] = {
      .set = option_text,
      .field = offsetof(struct arguments, copy.identity),
      .help = "The run that is meant, if several share the directory."},
+    {.name = "quiet",
+     .letter = 'q',
+     .set = option_flag,
+     .field = offsetof(struct arguments, quiet),
+     .help = "Show no progress."},
     {.name = "json",
      .letter = 'j',
      .set = option_flag,

@@ -86,13 +86,15 @@ void line_draw(FILE *out, const char *text)
     fflush(out);
 }
 
-static void draw(const dcp_progress *told, double seconds)
+static void draw(const struct progress_line *progress, const dcp_progress *told, double seconds)
 {
     double done = (double)told->bytes_done, total = (double)told->bytes_total;
-    char text[160];
+    char text[512];
     FILE *out = fmemopen(text, sizeof text, "w");
     if (!out)
         return;
+    if (progress->label)
+        fprintf(out, "%s: ", progress->label);
     fprintf(out, "%5.1f %%  ", 100 * done / total);
     print_size(out, told->bytes_done, 0);
     fputs(" of ", out);
@@ -114,7 +116,7 @@ bool progress_draw(void *context, const dcp_progress *told)
     double time = now(), seconds = time - progress->begin;
     /* Of the first tenth of a second nothing can be told. */
     if (progress->shown && told->bytes_total > 0 && time - progress->last >= 0.1) {
-        draw(told, seconds);
+        draw(progress, told, seconds);
         progress->last = time;
         progress->drawn = true;
     }

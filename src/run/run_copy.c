@@ -31,7 +31,9 @@ static void take_fault(void *context, const char *file, uint64_t offset, const c
 
 static dcp_status verify_source(const struct copying *copying)
 {
-    const dcp_open_options options = {.storage = copying->from.storage};
+    const dcp_open_options options = {.storage = copying->from.storage,
+                                      .progress = copying->options.progress,
+                                      .progress_context = copying->options.progress_context};
     struct fault first = {""};
     uint64_t faults = 0;
     RETURN_IF_ERROR(dcp_verify(copying->from.root, &options, take_fault, &first, &faults));
@@ -182,6 +184,18 @@ static void count_all_as_kept(struct copying *copying)
         copying->done.kept_bytes += copying->files[i].size;
 }
 
+static dcp_status copy_files(struct copying *copying)
+{
+    for (size_t i = 0; i < copying->count; i++)
+        if (!copying->files[i].commits && (copying->files[i].there || !copying->options.dry_run))
+            copying->to_move += 2 * copying->files[i].size;
+    RETURN_IF_ERROR(progress_enter(&copying->progress, DCP_PHASE_WRITING, copying->to_move));
+    for (size_t i = 0; i < copying->count; i++)
+        if (!copying->files[i].commits)
+            RETURN_IF_ERROR(run_copy_file(copying, &copying->files[i]));
+    return DCP_OK;
+}
+
 static dcp_status copy(struct copying *copying)
 {
     const dcp_copy_options *options = &copying->options;
@@ -198,9 +212,7 @@ static dcp_status copy(struct copying *copying)
         RETURN_IF_ERROR(verify_source(copying));
     if (!options->dry_run)
         RETURN_IF_ERROR(check_space(copying));
-    for (size_t i = 0; i < copying->count; i++)
-        if (!copying->files[i].commits)
-            RETURN_IF_ERROR(run_copy_file(copying, &copying->files[i]));
+    RETURN_IF_ERROR(copy_files(copying));
     if (options->dry_run)
         return DCP_OK;
     RETURN_IF_ERROR(commit(copying));
@@ -223,6 +235,7 @@ static void free_copying(struct copying *copying)
     copy_lanes_free(&copying->lanes);
     arena_free(&copying->arena);
     rate_free(&copying->rate);
+    progress_free(&copying->progress);
     error_restore(&error);
 }
 
@@ -242,6 +255,7 @@ dcp_status dcp_checkpoint_copy_sized(const char *source, const char *destination
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s cannot be copied to itself", source);
     arena_init(&copying.arena, 0);
     rate_init(&copying.rate, copying.options.bytes_per_second);
+    progress_init(&copying.progress, copying.options.progress, copying.options.progress_context);
     dcp_status status = copy_lanes_new(&copying.lanes, copying.options.bytes_per_second);
     if (status == DCP_OK)
         status = copy(&copying);

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/progress.h"
 #include "base/rate.h"
 #include "dcp/checkpoint.h"
 #include "dcp/checkpoint_copy.h"
@@ -45,7 +46,9 @@ struct copying {
     struct rate rate;
     dcp_owner *owner; /* of the destination; NULL in a dry run */
     struct copy_lanes lanes;
-    bool withdrawn; /* what was at the destination is no checkpoint any more */
+    struct progress progress; /* of what is copied and compared */
+    uint64_t to_move;         /* its total */
+    bool withdrawn;           /* what was at the destination is no checkpoint any more */
     dcp_copied done;
 };
 

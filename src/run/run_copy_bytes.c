@@ -89,7 +89,7 @@ static dcp_status pass_part(void *context, size_t index)
             status = write_part(passing, bytes, size, at);
     }
     atomic_flag_clear(&lanes->taken[lane]);
-    return status;
+    return status == DCP_OK ? progress_add(&passing->copying->progress, size) : status;
 }
 
 dcp_status run_copy_bytes(struct copying *copying, struct run_file *from,

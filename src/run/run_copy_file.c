@@ -153,6 +153,10 @@ static dcp_status judge_there(struct copying *copying, const struct copy_file *f
     }
     if (*kept || copying->options.dry_run)
         return DCP_OK;
+    if (size == file->size) { /* it was read, and will be once more */
+        copying->to_move += 2 * size;
+        RETURN_IF_ERROR(progress_enter(&copying->progress, DCP_PHASE_WRITING, copying->to_move));
+    }
     RETURN_IF_ERROR(run_copy_withdraw(copying));
     return remove_there(copying, file->path);
 }

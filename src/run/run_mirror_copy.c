@@ -116,17 +116,31 @@ static void finish(const struct mirroring *mirroring, const struct run_whole *wh
                  mirroring->from.root, whole->name, mirroring->to.root, dcp_error_message());
 }
 
+struct copy_watch {
+    const dcp_run_copy_options *options;
+    const char *name;
+};
+
+static bool watch(void *context, const dcp_progress *progress)
+{
+    const struct copy_watch *of = context;
+    return of->options->progress(of->options->progress_context, of->name, progress);
+}
+
 static dcp_status copy_one(const struct mirroring *mirroring, const struct run_whole *whole,
                            dcp_copied *copied)
 {
     const dcp_run_copy_options *options = &mirroring->options;
+    struct copy_watch of = {.options = options, .name = whole->name};
     const dcp_copy_options ours = {.source = options->source,
                                    .destination = options->destination,
                                    .replace = true,
                                    .dry_run = options->dry_run,
                                    .bytes_per_second = options->bytes_per_second,
                                    .stopped = options->stopped,
-                                   .stopped_context = options->stopped_context};
+                                   .stopped_context = options->stopped_context,
+                                   .progress = options->progress ? watch : NULL,
+                                   .progress_context = &of};
     char *from = run_place_id(&mirroring->from, whole->name);
     char *to = run_place_id(&mirroring->to, whole->name);
     dcp_status status =

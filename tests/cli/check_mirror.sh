@@ -49,6 +49,17 @@ grep 'step_11 ' "$directory/list" | grep -q ' \[pinned\]' || fault "list: $(cat 
 [ "$(grep -c ' \[best\]' "$directory/best")" = 1 ] || fault "best: $(cat "$directory/best")"
 "$dcp" list --json "$run" | grep -q '"pinned": true, "mirrored": 1' || fault "$("$dcp" list --json "$run")"
 
+# Progress is for a terminal, and is of one checkpoint at a time.
+if command -v script >/dev/null; then
+    TERM=xterm timeout 100 script -qec "'$dcp' mirror --rate 4K '$run' '$directory/seen'" /dev/null </dev/null |
+        tr '\r' '\n' >"$directory/drawn"
+    grep -q 'copying step_33:  *[0-9.]* %  .* of .*  .*/s  .* left$' "$directory/drawn" || fault "drawn: $(cat "$directory/drawn")"
+    grep -q "copied      step_33: " "$directory/drawn" || fault "drawn: $(cat "$directory/drawn")"
+    rm -r "$directory/seen"
+    TERM=xterm timeout 100 script -qec "'$dcp' mirror -q --rate 64K '$run' '$directory/seen'" /dev/null </dev/null >"$directory/drawn"
+    grep -q ' % ' "$directory/drawn" && fault "progress with --quiet: $(cat "$directory/drawn")"
+fi
+
 # A signal ends it soon and cleanly, and the next call goes on.
 "$dcp" mirror --rate 1K --json "$run" "$directory/slow" >"$directory/json" 2>"$directory/said" &
 process=$!

@@ -185,6 +185,53 @@ static bool stop_after(void *context)
     return (*left)-- <= 0;
 }
 
+struct course {
+    uint64_t done[2], total[2]; /* of verifying, of copying */
+    uint64_t end_at;            /* bytes of copying */
+};
+
+static bool follow(void *context, const dcp_progress *progress)
+{
+    struct course *course = context;
+    int which = progress->phase == DCP_PHASE_WRITING;
+    assert_true(which || progress->phase == DCP_PHASE_READING);
+    assert_true(progress->bytes_done >= course->done[which]);
+    assert_true(progress->bytes_done <= progress->bytes_total);
+    course->done[which] = progress->bytes_done;
+    course->total[which] = progress->bytes_total;
+    return !which || progress->bytes_done < course->end_at;
+}
+
+static void a_copy_tells_how_far_it_is(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    struct course course = {.end_at = UINT64_MAX};
+    dcp_copy_options options = {
+        .bytes_per_second = 100000, .progress = follow, .progress_context = &course};
+    struct stat shard;
+    dcp_copied copied;
+    must(dcp_checkpoint_copy(source, copy, &options, &copied));
+    assert_true(course.total[0] > 0 && course.done[0] == course.total[0]);
+    assert_true(course.total[1] < 2 * copied.bytes && course.total[1] > copied.bytes);
+    assert_true(course.done[1] > 0);
+
+    /* A file that is there, and has other bytes, is read in vain. */
+    uint64_t total = course.total[1];
+    assert_int_equal(stat(scene_in(copy, "__0_0.distcp"), &shard), 0);
+    scratch_write(copy, "__0_0.distcp", "x", 1);
+    assert_int_equal(truncate(scene_in(copy, "__0_0.distcp"), shard.st_size), 0);
+    assert_int_equal(unlink(scene_in(copy, ".metadata")), 0);
+    course = (struct course){.end_at = UINT64_MAX};
+    must(dcp_checkpoint_copy(source, copy, &options, &copied));
+    assert_int_equal(copied.files, 2);
+    assert_int_equal(course.total[1], total + 2 * (uint64_t)shard.st_size);
+
+    course = (struct course){.end_at = 1};
+    must_fail(dcp_checkpoint_copy(source, path_in(state, "another"), &options, NULL),
+              DCP_ERR_CANCELLED, "progress function");
+    assert_false(scratch_exists(path_in(state, "another"), ".metadata"));
+}
+
 static void a_copy_can_be_stopped(void **state)
 {
     const char *source = make_source(state), *copy = path_in(state, "copy");
@@ -496,6 +543,7 @@ int main(void)
         TEST(every_allocation_may_fail),
         TEST(a_killed_copy_goes_on_without_what_is_whole),
         TEST(a_copy_can_be_stopped),
+        TEST(a_copy_tells_how_far_it_is),
         TEST(a_bit_that_turns_on_the_way_is_found),
         TEST(a_damaged_source_is_not_copied),
         TEST(a_copy_that_was_damaged_is_repaired_when_bytes_are_compared),

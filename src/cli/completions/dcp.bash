@@ -133,7 +133,7 @@ _dcp() {
         esac
         ;;
     mirror)
-        options=" --help -h --storage --version -V --dry-run -n --rate --identity --json -j"
+        options=" --help -h --storage --version -V --dry-run -n --rate --identity --quiet -q --json -j"
         case $before in
         --storage) _dcp_files; return ;;
         --rate) return ;;

@@ -97,6 +97,7 @@ complete -c dcp -n __fish_use_subcommand -f -a mirror -d 'copy the checkpoints o
 complete -c dcp -n '__fish_seen_subcommand_from mirror' -l dry-run -s n -d 'Write nothing, and print what would be copied.'
 complete -c dcp -n '__fish_seen_subcommand_from mirror' -l rate -x -d 'Move at most N bytes a second, as in 64M, those that are read back among them.'
 complete -c dcp -n '__fish_seen_subcommand_from mirror' -l identity -x -d 'The run that is meant, if several share the directory.'
+complete -c dcp -n '__fish_seen_subcommand_from mirror' -l quiet -s q -d 'Show no progress.'
 complete -c dcp -n '__fish_seen_subcommand_from mirror' -l json -s j -d 'What was done, as JSON.'
 complete -c dcp -n __fish_use_subcommand -f -a watch -d 'see what a training run is saving, and when it will again'
 complete -c dcp -n '__fish_seen_subcommand_from watch' -l once -s 1 -d 'Print one line, and end.'

@@ -257,6 +257,8 @@ _dcp() {
             '*-n[Write nothing, and print what would be copied.]' \
             '*--rate=[Move at most N bytes a second, as in 64M, those that are read back among them.]:N: ' \
             '*--identity=[The run that is meant, if several share the directory.]:NAME: ' \
+            '*--quiet[Show no progress.]' \
+            '*-q[Show no progress.]' \
             '*--json[What was done, as JSON.]' \
             '*-j[What was done, as JSON.]' \
             '*--help[Print this help.]' \
