@@ -213,8 +213,10 @@ static dcp_status write_resumed(struct convert_source *source, const struct conv
 {
     struct convert_journal journal;
     struct convert_target resumed = *target;
+    uint64_t fingerprint;
     resumed.journal = &journal;
-    dcp_status status = convert_journal_open(&journal, source, target->path);
+    RETURN_IF_ERROR(convert_fingerprint(source, &fingerprint));
+    dcp_status status = convert_journal_open(&journal, fingerprint, target->path);
     if (status == DCP_OK)
         status = write_target(source, &resumed);
     target->report->resumed = journal.kept;

@@ -18,9 +18,7 @@
 #include "base/memory.h"
 #include "base/path.h"
 
-#define HEAD "dcp convert: 1.\n"
-
-enum { HEAD_SIZE = sizeof HEAD - 1 + 8, RECORD_HEAD = 24, RECORD_SUM = 8 };
+enum { HEAD_SIZE = sizeof CONVERT_JOURNAL_HEAD - 1 + 8, RECORD_HEAD = 24, RECORD_SUM = 8 };
 
 static dcp_status fail(const char *path, const char *what)
 {
@@ -92,7 +90,7 @@ static dcp_status read_record(struct convert_journal *journal, uint64_t length,
     uint64_t most = (length - journal->end - RECORD_HEAD - RECORD_SUM) / 4;
     uint64_t bytes = load_u64(head), blocks = load_u64(head + 8), added = load_u64(head + 16);
     if (added > most || blocks < added || blocks - added != journal->blocks ||
-        bytes < journal->bytes)
+        bytes < journal->bytes || bytes > INT64_MAX)
         return DCP_OK;
     size_t size = RECORD_HEAD + (size_t)added * 4 + RECORD_SUM;
     buffer_clear(record);
@@ -129,8 +127,8 @@ static dcp_status read_records(struct convert_journal *journal)
 static dcp_status begin_or_continue(struct convert_journal *journal, uint64_t fingerprint)
 {
     unsigned char head[HEAD_SIZE], found[HEAD_SIZE];
-    memcpy(head, HEAD, sizeof HEAD - 1);
-    store_u64(head + sizeof HEAD - 1, fingerprint);
+    memcpy(head, CONVERT_JOURNAL_HEAD, sizeof CONVERT_JOURNAL_HEAD - 1);
+    store_u64(head + sizeof CONVERT_JOURNAL_HEAD - 1, fingerprint);
     journal->end = HEAD_SIZE;
     if (!read_at(journal, found, sizeof found, 0)) /* it ended before anything was done */
         return write_at(journal, head, sizeof head, 0);
@@ -139,7 +137,11 @@ static dcp_status begin_or_continue(struct convert_journal *journal, uint64_t fi
                              "%s: is of another conversion: its source has changed, or options or "
                              "the version differ; remove it to begin anew",
                              journal->directory);
-    return read_records(journal);
+    RETURN_IF_ERROR(read_records(journal));
+    /* What was being written, and records behind a damaged one, which do not continue the next. */
+    return ftruncate(journal->file, (off_t)journal->end) == 0
+               ? DCP_OK
+               : fail(journal->path, "cannot be cut");
 }
 
 static dcp_status open_files(struct convert_journal *journal, const char *target)
@@ -164,13 +166,11 @@ static dcp_status open_files(struct convert_journal *journal, const char *target
     return DCP_OK;
 }
 
-dcp_status convert_journal_open(struct convert_journal *journal, struct convert_source *source,
+dcp_status convert_journal_open(struct convert_journal *journal, uint64_t fingerprint,
                                 const char *target)
 {
-    uint64_t fingerprint;
     *journal = (struct convert_journal){.file = -1};
     arena_init(&journal->arena, 0);
-    RETURN_IF_ERROR(convert_fingerprint(source, &fingerprint));
     dcp_status status = open_files(journal, target);
     if (status == DCP_OK)
         status = begin_or_continue(journal, fingerprint);

@@ -8,6 +8,8 @@
 #include "base/arena.h"
 #include "convert/convert_source.h"
 
+#define CONVERT_JOURNAL_HEAD "dcp convert: 1.\n" /* then the fingerprint, 8 bytes */
+
 struct convert_journal {
     char *directory;
     char *path;             /* of the journal */
@@ -22,10 +24,10 @@ struct convert_journal {
     struct arena arena;
 };
 
-/* Continues what there is, or begins. DCP_ERR_BUSY: another process writes it; DCP_ERR_EXISTS: it
+/* Continues what there is, or begins. fingerprint: of convert_fingerprint(). DCP_ERR_BUSY: another process writes it; DCP_ERR_EXISTS: it
  * is of another source, of other options or of another version. convert_journal_close() also after
  * a failure. */
-dcp_status convert_journal_open(struct convert_journal *journal, struct convert_source *source,
+dcp_status convert_journal_open(struct convert_journal *journal, uint64_t fingerprint,
                                 const char *target);
 /* Blocks are done, and durable: those up to `blocks`. crcs: of those behind journal->blocks. */
 dcp_status convert_journal_note(struct convert_journal *journal, uint64_t blocks, uint64_t bytes,
