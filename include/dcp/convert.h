@@ -155,9 +155,10 @@ typedef struct dcp_convert_options {
     dcp_compression compression; /**< DCP directories, as dcp_save_options::compression */
     int32_t compression_level;
 
-    int32_t thread_count; /**< threads that read and write; 0 means up to 4, depending on the number
-                             of processors */
-    bool skip_sync;       /**< do not wait for the disk */
+    /** Threads that read and write; 0 means up to 4, or 8 that compress for several ranks,
+     * depending on the number of processors. */
+    int32_t thread_count;
+    bool skip_sync; /**< do not wait for the disk */
 
     dcp_progress_function progress; /**< may end the conversion: DCP_ERR_CANCELLED */
     void *progress_context;

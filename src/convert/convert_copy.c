@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "convert/convert_order.h"
 
 enum { THREADS_USUAL = 4, THREADS_MAX = 64 };
 
@@ -19,7 +20,7 @@ enum { THREADS_USUAL = 4, THREADS_MAX = 64 };
 struct copying {
     const struct convert_source *source;
     struct convert_output *output;
-    struct convert_run *runs;
+    struct convert_run **runs; /* in the order in which they are copied */
     size_t run_count;
     size_t *first;  /* the first block of each run, and behind the last */
     uint32_t *crcs; /* of blocks; NULL: not wanted */
@@ -73,7 +74,7 @@ static dcp_status read_block(const struct copying *copying, const struct convert
 static uint64_t block_begin(const struct copying *copying, size_t run, size_t block, size_t *size)
 {
     uint64_t begin = (uint64_t)(block - copying->first[run]) * CONVERT_BLOCK;
-    uint64_t left = copying->runs[run].size - begin;
+    uint64_t left = copying->runs[run]->size - begin;
     *size = left < CONVERT_BLOCK ? (size_t)left : CONVERT_BLOCK;
     return begin;
 }
@@ -127,7 +128,7 @@ static dcp_status check_kept(const struct copying *copying, size_t kept)
 {
     const struct convert_output *output = copying->output;
     for (size_t i = 0; i < copying->run_count && copying->first[i] < kept; i++) {
-        const struct convert_run *run = &copying->runs[i];
+        const struct convert_run *run = copying->runs[i];
         uint64_t there = (uint64_t)(kept - copying->first[i]) * CONVERT_BLOCK;
         there = there < run->size ? there : run->size;
         if (output->found[run->file] < run->offset + there)
@@ -160,7 +161,7 @@ static dcp_status copy_block(struct copying *copying, size_t thread, size_t bloc
                              struct convert_writeback *writeback)
 {
     size_t index = find_run(copying, block), size;
-    const struct convert_run *run = &copying->runs[index];
+    const struct convert_run *run = copying->runs[index];
     uint64_t begin = block_begin(copying, index, block, &size);
     const void *bytes;
     RETURN_IF_ERROR(read_block(copying, run, begin, size, space, &bytes));
@@ -201,7 +202,7 @@ static dcp_status copy_blocks(void *context, size_t index)
 static void join_sums(const struct copying *copying)
 {
     for (size_t i = 0; i < copying->run_count; i++) {
-        struct convert_run *run = &copying->runs[i];
+        struct convert_run *run = copying->runs[i];
         uint64_t left = run->size;
         run->crc = 0;
         for (size_t block = copying->first[i]; block < copying->first[i + 1]; block++) {
@@ -244,34 +245,50 @@ static dcp_status run_threads(struct copying *copying)
     return error_restore(&error);
 }
 
+/* Orders the runs, and numbers their blocks. */
+static dcp_status prepare(struct copying *copying, struct convert_run *runs, bool with_crc,
+                          size_t *blocks)
+{
+    size_t count = copying->run_count;
+    copying->runs = memory_allocate_array(count, sizeof *copying->runs);
+    copying->first = memory_allocate_array(count + 1, sizeof *copying->first);
+    copying->at = memory_allocate_zeroed(copying->thread_count, sizeof *copying->at);
+    if (!copying->runs || !copying->first || !copying->at)
+        return error_no_memory(2 * count * sizeof(size_t), "the parts of a conversion");
+    RETURN_IF_ERROR(convert_order(copying->source, runs, count, copying->runs));
+    *blocks = 0;
+    for (size_t i = 0; i < count; i++) {
+        copying->first[i] = *blocks;
+        *blocks += block_count(copying->runs[i]);
+    }
+    copying->first[count] = *blocks;
+    if (with_crc)
+        copying->crcs = memory_allocate_array(*blocks, sizeof *copying->crcs);
+    return !with_crc || copying->crcs
+               ? DCP_OK
+               : error_no_memory(*blocks * sizeof *copying->crcs, "the blocks of a conversion");
+}
+
 dcp_status convert_copy(const struct convert_source *source, struct convert_output *output,
                         struct convert_run *runs, size_t count, bool with_crc,
                         struct progress *progress)
 {
-    struct copying copying = {
-        .source = source, .output = output, .runs = runs, .run_count = count, .progress = progress};
-    size_t threads = convert_thread_count(source->options), blocks = 0;
-    dcp_status status = DCP_OK;
-    copying.thread_count = threads;
-    copying.first = memory_allocate_array(count + 1, sizeof *copying.first);
-    copying.at = memory_allocate_zeroed(threads, sizeof *copying.at);
-    for (size_t i = 0; i < count && copying.first; i++) {
-        copying.first[i] = blocks;
-        blocks += block_count(&runs[i]);
-    }
-    if (copying.first)
-        copying.first[count] = blocks;
-    if (with_crc)
-        copying.crcs = memory_allocate_array(blocks, sizeof *copying.crcs);
-    if (!copying.first || !copying.at || (with_crc && !copying.crcs))
-        status = error_no_memory((blocks + count) * sizeof(size_t), "the blocks of a conversion");
+    struct copying copying = {.source = source,
+                              .output = output,
+                              .run_count = count,
+                              .thread_count = convert_thread_count(source->options),
+                              .progress = progress};
+    size_t blocks;
+    dcp_status status = prepare(&copying, runs, with_crc, &blocks);
     pthread_mutex_init(&copying.noting, NULL);
     if (status == DCP_OK)
         status = run_threads(&copying);
     if (status == DCP_OK && with_crc)
         join_sums(&copying);
-    output->copied += blocks;
+    if (status == DCP_OK)
+        output->copied += blocks;
     pthread_mutex_destroy(&copying.noting);
+    memory_release((void *)copying.runs);
     memory_release(copying.first);
     memory_release(copying.at);
     memory_release(copying.crcs);

@@ -20,6 +20,9 @@ struct convert_tiles;
 struct convert_recipe {
     dcp_status (*read)(const struct convert_source *source, const struct convert_item *item,
                        int64_t first, int64_t count, void *elements); /* as convert_read() */
+    /* What the first element is read from: about this element of it. NULL: it is not known. */
+    const struct convert_item *input;
+    int64_t first;
 };
 
 /* A tensor or object of the destination. */

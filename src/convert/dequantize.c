@@ -57,7 +57,7 @@ dcp_status dequantize_new(struct dequantizing *dequantizing, const char *name,
     if (!*weight)
         return error_no_memory(sizeof **weight, name);
     RETURN_IF_ERROR(dcp_checkpoint_entry(dequantizing->source->checkpoint, item->entry, &entry));
-    **weight = (struct quantized_weight){.recipe = {quantized_weight_read},
+    **weight = (struct quantized_weight){.recipe = {.read = quantized_weight_read},
                                          .name = name,
                                          .code = code,
                                          .block_rows = 1,

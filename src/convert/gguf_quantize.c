@@ -87,7 +87,7 @@ dcp_status gguf_quantize(struct arena *arena, const struct convert_item *input,
     struct quantized *made = arena_allocate(arena, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, item->name);
-    *made = (struct quantized){{read_quantized}, *input};
+    *made = (struct quantized){{.read = read_quantized, .input = &made->input}, *input};
     item->recipe = &made->recipe;
     item->dtype = item->stored = DCP_U8;
     item->bytes = input->bytes / sizeof(float) / ELEMENTS * BYTES;

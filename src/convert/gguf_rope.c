@@ -71,7 +71,7 @@ static dcp_status make_item(struct convert_source *source, const struct gguf_con
         return error_no_memory(count * sizeof *values, name);
     for (size_t i = 0; i < count; i++)
         values[i] = factor_of(config, (float)(2 * i) / (float)config->head_dim);
-    *factors = (struct factors){{read_factors}, values};
+    *factors = (struct factors){{.read = read_factors}, values};
     *shape = (int64_t)count;
     *item = (struct convert_item){.name = name,
                                   .path = &path,

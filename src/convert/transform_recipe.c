@@ -110,7 +110,8 @@ static dcp_status make(struct arena *arena, const struct convert_item *inputs,
     int64_t *starts = arena_allocate_array(arena, count + 1, sizeof *starts);
     if (!made || !copies || !starts)
         return error_no_memory(count * sizeof *copies, "what tensors are made of");
-    *made = (struct made){.inputs = copies, .starts = starts, .count = count};
+    *made =
+        (struct made){.recipe.input = copies, .inputs = copies, .starts = starts, .count = count};
     memcpy(copies, inputs, count * sizeof *inputs);
     starts[0] = 0;
     for (size_t i = 0; i < count; i++)
@@ -137,6 +138,7 @@ dcp_status transform_slice(struct arena *arena, const struct convert_item *input
     struct made *made;
     RETURN_IF_ERROR(make(arena, input, &total, 1, item, &made));
     made->recipe.read = read_slice;
+    made->recipe.first = offset;
     made->offset = offset;
     made->length = length;
     return DCP_OK;

@@ -13,6 +13,18 @@ make_file() {
     truncate -s $((8 + ${#header} + $2 * 32000)) "$1"
 }
 
+# The same of many tensors, [64, 16]: make_many PATH COUNT
+make_many() {
+    header=$(awk -v n="$2" 'BEGIN {
+        printf "{"
+        for (i = 0; i < n; i++)
+            printf "%s\"layers.%d.weight\":{\"dtype\":\"F32\",\"shape\":[64,16],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i * 4096, (i + 1) * 4096
+        printf "}"
+    }')
+    { for byte in 0 1 2 3 4 5 6 7; do printf "\\$(printf %03o $((${#header} >> 8 * byte & 255)))"; done; printf %s "$header"; } >"$1"
+    truncate -s $((8 + ${#header} + $2 * 4096)) "$1"
+}
+
 # ---- what it says ----
 
 small=$fixtures/models/llama
@@ -120,6 +132,15 @@ if command -v strace >/dev/null && strace -f -e trace=sync_file_range -o "$scrat
     rm "$scratch/synced.safetensors"
 fi
 limited "$scratch/large.pt" "$scratch/large" --to dcp || fail "192 MB to a DCP directory in 64 MiB"
+# Of many ranks some are written at a time, and nothing is kept for a tensor of each but its place.
+if [ "$zstd" = 1 ]; then
+    limited "$scratch/large.safetensors" "$scratch/ranks" --to dcp --zstd --ranks 64 || fail "192 MB compressed by 64 ranks in 64 MiB"
+    rm -r "$scratch/ranks"
+fi
+make_many "$scratch/many.safetensors" 2000
+limited "$scratch/many.safetensors" "$scratch/many" --to dcp --ranks 64 || fail "2000 tensors by 64 ranks in 64 MiB"
+[ "$("$dcp" ls "$scratch/many" | grep -c "layers.*\[64, 16\]")" = 2000 ] || fail "2000 tensors are there"
+rm -r "$scratch/many"
 limited "$scratch/large" "$scratch/model" --to hf || fail "192 MB to a Hugging Face directory in 64 MiB"
 limited "$scratch/model" "$scratch/back.safetensors" --dtype fp16 || fail "192 MB converted in 64 MiB"
 rm -rf "$scratch"

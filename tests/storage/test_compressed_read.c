@@ -260,6 +260,89 @@ static void regions_in_order(void **state)
     sample_free(&sample);
 }
 
+/* One row of a piece. device: NULL: into host memory. */
+static dcp_status read_row(struct opened *opened, const struct metadata_piece *piece, int64_t row,
+                           const dcp_device *device, float *floats)
+{
+    int64_t strides[2] = {piece->sizes[1], 1}, offsets[2], sizes[2] = {1, piece->sizes[1]};
+    uint64_t moved;
+    offsets[0] = piece->offsets[0] + row;
+    offsets[1] = piece->offsets[1];
+    const struct state_chunk chunk = {.offsets = offsets,
+                                      .sizes = sizes,
+                                      .strides = strides,
+                                      .data = floats,
+                                      .device = device ? *device : (dcp_device){0}};
+    struct shard_request request = {opened->entry, piece, {2, offsets, sizes}, DCP_F32, &chunk};
+    return shard_read_tensors(opened->reader, &request, 1, 1, DCP_VERIFY_ALL, &moved);
+}
+
+static void expect_row(const struct sample *sample, const struct metadata_piece *piece, int64_t row,
+                       const float *floats)
+{
+    const struct sample_tensor *tensor = &sample->tensors[0];
+    const unsigned char *expected =
+        tensor->dense +
+        ((piece->offsets[0] + row) * tensor->layout.sizes[1] + piece->offsets[1]) * 4;
+    assert_memory_equal(floats, expected, (size_t)piece->sizes[1] * 4);
+}
+
+/* A device to which rows come while another one is read. */
+struct interrupting {
+    struct opened *opened;
+    const struct metadata_piece *piece;
+    int64_t row;
+    float *floats;
+};
+
+static dcp_status read_another(const dcp_device *device, void *memory, size_t pitch,
+                               const void *host, size_t width, size_t height)
+{
+    const struct interrupting *interrupting = device->queue;
+    assert_true(pitch == width || height == 1);
+    memcpy(memory, host, width * height);
+    return read_row(interrupting->opened, interrupting->piece, interrupting->row, NULL,
+                    interrupting->floats);
+}
+
+/* Two readers of one stream: each goes on where it is, as if there were no other. */
+static void regions_of_two_readers(void **state)
+{
+    static const dcp_device_operations operations = {
+        .size_of = sizeof operations, .name = "interrupting", .copy_from_host = read_another};
+    struct sample sample;
+    struct opened opened;
+    struct shard_read_figures figures;
+    make(&sample, 3);
+    save(&sample, *state);
+    open_sample(&opened, *state);
+    shard_reader_keep_streams(opened.reader);
+    const struct metadata_piece *piece = &opened.entry->pieces[0];
+    int64_t half = piece->sizes[0] / 2;
+    float *floats = malloc((size_t)piece->sizes[1] * 4),
+          *others = malloc((size_t)piece->sizes[1] * 4);
+    assert_non_null(floats);
+    assert_non_null(others);
+    assert_true(half > 20);
+    struct interrupting interrupting = {&opened, piece, half, others};
+    const dcp_device device = {.operations = &operations, .queue = &interrupting};
+    assert_int_equal(read_row(&opened, piece, 0, &device, floats), DCP_OK);
+    expect_row(&sample, piece, 0, floats);
+    expect_row(&sample, piece, half, others);
+    for (int64_t row = 1; row < half; row += half / 20)
+        for (int64_t reader = 0; reader < 2; reader++) {
+            assert_int_equal(read_row(&opened, piece, row + reader * half, NULL, floats), DCP_OK);
+            expect_row(&sample, piece, row + reader * half, floats);
+        }
+    /* Each once to see that it is right, and once more. */
+    shard_reader_figures(opened.reader, &figures);
+    assert_true(figures.bytes_read < 5 * piece->length);
+    free(floats);
+    free(others);
+    close_sample(&opened);
+    sample_free(&sample);
+}
+
 /* Single bits: nothing else than was written is read without saying so. */
 static void flipped_bits(void **state)
 {
@@ -335,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(several_targets_of_one_chunk),
         TEST(regions_in_order),
+        TEST(regions_of_two_readers),
         TEST(flipped_bits),
         TEST(failing_reads),
         TEST(missing_memory),

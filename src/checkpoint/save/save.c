@@ -94,8 +94,9 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
 dcp_status saving_write(struct dcp_saving *saving)
 {
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
-    RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
-                                           shard_files_content(&saving->orders, zstd), DCP_OK));
+    uint64_t content =
+        saving->ranks ? saving->coordinator.content : shard_files_content(&saving->orders, zstd);
+    RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING, content, DCP_OK));
     if (saving->coordinates && saving->options.allow_partial)
         save_missing_report(saving);
     /* While the other ranks write already, so that nobody waits for it in the end. */

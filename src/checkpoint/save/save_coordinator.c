@@ -33,6 +33,7 @@ struct save_plan_options save_coordinator_options(const dcp_saving *saving)
         .generation = saving->session.generation,
         .allow_partial = saving->options.allow_partial,
         .objects_may_grow = saving->planning.cache != NULL,
+        .of_wholes = saving->ranks != NULL,
         .layout = stream_layout,
     };
 }

@@ -39,6 +39,7 @@ struct dcp_saving {
     struct operation operation;
     struct save_steps steps;
     struct save_hooks *hooks; /* of steps that call hooks */
+    struct save_ranks *ranks; /* of steps that are taken for several ranks */
     struct hooks_kind kind;
     bool as_planned;      /* bytes are written at the planned places and lengths */
     bool gathers_results; /* ranks report the places to the coordinator after writing */

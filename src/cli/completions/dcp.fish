@@ -54,7 +54,7 @@ complete -c dcp -n '__fish_seen_subcommand_from convert' -l tied -x -a 'keep dro
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l shard-size -x -d 'Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l gguf-type -x -a 'f32 f16 bf16 q8_0' -d 'Of the matrices of a GGUF file: f32, f16, bf16 or q8_0. Without it, that of the first one.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l ranks -x -d 'Write a DCP directory as N ranks do.'
-complete -c dcp -n '__fish_seen_subcommand_from convert' -l zstd -d 'Compress a DCP directory; takes some 5 MiB more for each rank.'
+complete -c dcp -n '__fish_seen_subcommand_from convert' -l zstd -d 'Compress a DCP directory; takes some 5 MiB more for each thread.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l no-sync -d 'Do not wait until the data is durable.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l dry-run -s n -d 'Write nothing, and print the names, dtypes and shapes that would be written.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l resume -d 'If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. Not for DCP directories.'

@@ -145,7 +145,7 @@ _dcp() {
             '*--shard-size=[Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default.]:SIZE: ' \
             '*--gguf-type=[Of the matrices of a GGUF file\: f32, f16, bf16 or q8_0. Without it, that of the first one.]:TYPE:(f32 f16 bf16 q8_0)' \
             '*--ranks=[Write a DCP directory as N ranks do.]:N: ' \
-            '*--zstd[Compress a DCP directory; takes some 5 MiB more for each rank.]' \
+            '*--zstd[Compress a DCP directory; takes some 5 MiB more for each thread.]' \
             '*--no-sync[Do not wait until the data is durable.]' \
             '*--dry-run[Write nothing, and print the names, dtypes and shapes that would be written.]' \
             '*-n[Write nothing, and print the names, dtypes and shapes that would be written.]' \

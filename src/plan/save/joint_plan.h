@@ -64,6 +64,10 @@ dcp_status save_plan_implies_all(const struct save_plan *plan, uint32_t rank, ui
                                  bool *implies, uint64_t *digest, uint64_t *lengths);
 /* Adds what all ranks hold, from the plan of one rank that implies it. Borrows from that plan. */
 dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
+/* Adds what all ranks hold if the tensors of a plan, which are whole, are divided by rows of the
+ * first dimension: consecutive parts, as torch.chunk makes them. Objects are the lowest rank's.
+ * Borrows from the plan, whose items are those of every rank. */
+dcp_status joint_plan_add_rows(struct joint_plan *joint, const struct save_plan *plan);
 /* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the message. */
 dcp_status save_plan_name_mesh(const struct save_plan *plan, uint32_t rank_count,
                                dcp_status status);

@@ -88,7 +88,7 @@ static struct write_order order_stream(const struct merge *merge,
     return (struct write_order){
         .item = stream->piece.holders->index,
         .file = stream->file,
-        .is_part = stream->piece.is_part,
+        .is_part = stream->piece.is_part || (merge->options->of_wholes && entry->is_tensor),
         .box = merge_box(merge, &stream->piece),
         .offset = stream->offset,
         .data_offset = stream->piece.data_offset,

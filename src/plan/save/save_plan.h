@@ -27,6 +27,7 @@ struct save_plan_options {
     uint32_t generation;   /* part of file names, see shard_name() */
     bool objects_may_grow; /* the plan will be used again, so objects get spare space */
     bool allow_partial;    /* tensors need not be covered */
+    bool of_wholes;        /* items are whole tensors, of which each rank has boxes */
     bool settled;          /* the writers are decided: replicas are an error */
     plan_stream_layout layout;
 };

@@ -252,6 +252,13 @@ void decompressed_source_watch(struct decompressed_source *decompressed, uint64_
           decompressed->window_size);
 }
 
+uint64_t decompressed_source_way(const struct decompressed_source *decompressed, uint64_t offset)
+{
+    if (offset >= decompressed->position)
+        return offset - decompressed->position;
+    return offset < decompressed->position - decompressed->window_size ? offset : 0;
+}
+
 dcp_status decompressed_source_end(struct decompressed_source *decompressed,
                                    struct byte_source *source)
 {

@@ -54,6 +54,8 @@ dcp_status decompressed_source_begin(struct decompressed_source *decompressed,
 dcp_status decompressed_source_keep(struct decompressed_source *decompressed, size_t size);
 void decompressed_source_watch(struct decompressed_source *decompressed, uint64_t offset,
                                uint64_t length);
+/* How many bytes must be decompressed before those at an offset. */
+uint64_t decompressed_source_way(const struct decompressed_source *decompressed, uint64_t offset);
 /* Decompresses what is left; *source then has its size. */
 dcp_status decompressed_source_end(struct decompressed_source *decompressed,
                                    struct byte_source *source);

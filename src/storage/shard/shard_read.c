@@ -228,6 +228,19 @@ bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_p
     return opened->item.piece == piece && opened->verification == verification;
 }
 
+uint64_t shard_piece_way(const struct shard_piece *opened, struct box region)
+{
+    const struct tensor_view *view = &opened->view;
+    int64_t first = view->storage_offset;
+    for (int32_t i = 0; i < region.ndim; i++)
+        first += (region.offsets[i] - opened->item.piece->offsets[i]) * view->strides[i];
+    if (!opened->item.passing)
+        return 0;
+    return decompressed_source_way(&opened->item.decompressed,
+                                   view->data_offset +
+                                       (uint64_t)first * dcp_dtype_size(view->dtype));
+}
+
 dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes)
 {
     const struct stored_item *item = &opened->item;

@@ -23,18 +23,31 @@ bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_re
            !stored_item_is_whole(request->entry, request->piece);
 }
 
-/* The piece, if it is kept; from then on it is not. */
+/* The piece, if it is kept; from then on it is not. Several threads may have left it at different
+ * places: the nearest one before the region, so that none is sent back to the beginning while
+ * another one is there. Where all must go back, it is the one that has been kept longest. */
 static struct shard_piece *take_kept(struct shard_reader *reader,
-                                     const struct metadata_piece *piece,
+                                     const struct shard_request *request,
                                      dcp_verification verification)
 {
     struct shard_piece *taken = NULL;
+    size_t best = SHARD_KEPT;
+    uint64_t least = UINT64_MAX;
     pthread_mutex_lock(&reader->mutex);
-    for (size_t i = 0; i < SHARD_KEPT && !taken; i++)
-        if (reader->kept[i] && shard_piece_is_of(reader->kept[i], piece, verification)) {
-            taken = reader->kept[i];
-            reader->kept[i] = NULL;
+    for (size_t i = 0; i < SHARD_KEPT; i++) {
+        const struct shard_piece *kept = reader->kept[i];
+        if (!kept || !shard_piece_is_of(kept, request->piece, verification))
+            continue;
+        uint64_t way = shard_piece_way(kept, request->region);
+        if (way <= least) {
+            best = i;
+            least = way;
         }
+    }
+    if (best < SHARD_KEPT) {
+        taken = reader->kept[best];
+        reader->kept[best] = NULL;
+    }
     pthread_mutex_unlock(&reader->mutex);
     return taken;
 }
@@ -74,7 +87,7 @@ static bool has_last(const struct shard_request *request)
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification)
 {
-    struct shard_piece *opened = take_kept(reader, request->piece, verification);
+    struct shard_piece *opened = take_kept(reader, request, verification);
     dcp_status status = DCP_OK;
     if (!opened)
         status = shard_piece_open(reader, request->entry, request->piece, request->region, false,

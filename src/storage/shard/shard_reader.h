@@ -179,6 +179,8 @@ dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_reque
 /* Whether it is that piece, and was opened so. */
 bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_piece *piece,
                        dcp_verification verification);
+/* How many bytes must be decompressed before the elements of a region of it. */
+uint64_t shard_piece_way(const struct shard_piece *opened, struct box region);
 /* Whether reading one part after the other costs no more than reading them at once. */
 bool shard_piece_flows(const struct shard_piece *opened);
 /* After the last part: what was read can be trusted. Reads the rest of a compressed piece. bytes:

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plan of one rank, whose items are whole tensors, is that of all: orders are for parts of the
+ * items. Ranks' files are written one after the other, some at a time. */
+#include "checkpoint/save/save_as_ranks.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/memory_available.h"
+#include "base/thread.h"
+#include "checkpoint/save/save_page_cache.h"
+#include "checkpoint/save/saving.h"
+
+/* Of the buffers of all files together: a conversion has not more to do than the disk. */
+#define BUFFERS ((size_t)8 << 20)
+
+struct save_ranks {
+    uint32_t count;
+    uint32_t thread_count;
+    struct shard_write_options how;
+    struct write_results *results; /* of each rank */
+};
+
+static dcp_status plan_global(dcp_saving *saving)
+{
+    struct joint_plan joint;
+    joint_plan_init(&joint, saving->ranks->count);
+    dcp_status status = joint_plan_add_rows(&joint, &saving->local.plan);
+    if (status == DCP_OK)
+        status = save_coordinator_plan(saving, &joint, NULL);
+    joint_plan_free(&joint);
+    saving->assigned = status == DCP_OK;
+    return status;
+}
+
+static dcp_status read_orders(dcp_saving *saving, const struct buffer *assignment,
+                              struct write_orders *orders)
+{
+    struct reader reader;
+    reader_init(&reader, assignment->data, assignment->size);
+    RETURN_IF_ERROR(save_session_read(saving, &reader));
+    return write_orders_decode(assignment->data + reader.position, reader_left(&reader),
+                               &saving->local.plan, orders);
+}
+
+static dcp_status write_rank(void *context, size_t rank)
+{
+    dcp_saving *saving = context;
+    const struct save_ranks *ranks = saving->ranks;
+    struct buffer *assignment = &saving->coordinator.assignments[rank];
+    struct write_orders orders = {0};
+    struct shard_write_figures figures;
+    dcp_status status = read_orders(saving, assignment, &orders);
+    buffer_free(assignment);
+    if (status == DCP_OK)
+        status = shard_files_write(&saving->session, (int)rank, &orders, saving->local.sources,
+                                   &ranks->how, &ranks->results[rank], &figures);
+    write_orders_free(&orders);
+    return status;
+}
+
+/* Each file has one thread: its buffers, and what compresses, are there while it is written. */
+static dcp_status write_ranks(dcp_saving *saving)
+{
+    struct save_ranks *ranks = saving->ranks;
+    ranks->how = saving->how;
+    ranks->how.buffer_bytes = BUFFERS / ranks->thread_count;
+    ranks->how.record_threads = ranks->how.zstd_threads = 1;
+    ranks->how.page_cache =
+        save_page_cache_decide(&saving->options, saving->coordinator.content, memory_available(""));
+    return thread_run(ranks->count, ranks->thread_count, write_rank, saving);
+}
+
+static void free_results(dcp_saving *saving)
+{
+    struct save_ranks *ranks = saving->ranks;
+    for (uint32_t rank = 0; rank < ranks->count && ranks->results; rank++)
+        write_results_free(&ranks->results[rank]);
+    memory_release(ranks->results);
+    ranks->results = NULL;
+}
+
+/* Before the metadata is encoded, which takes as much. */
+static dcp_status take_results(dcp_saving *saving, const struct group_messages *messages)
+{
+    (void)messages;
+    dcp_status status = save_plan_place(saving->ranks->results, (int)saving->ranks->count,
+                                        &saving->coordinator.metadata);
+    free_results(saving);
+    return status;
+}
+
+static void abandon(dcp_saving *saving)
+{
+    for (uint32_t rank = 0; rank < saving->ranks->count; rank++)
+        shard_files_discard(&saving->session, (int)rank, 1);
+}
+
+/* Those of the library, but for what is done for many ranks. */
+static dcp_status choose_steps(dcp_saving *saving, struct save_ranks *ranks)
+{
+    saving->ranks = ranks;
+    saving->steps.plan_global = plan_global;
+    saving->steps.write = write_ranks;
+    saving->steps.take_results = take_results;
+    saving->steps.abandon = abandon;
+    saving->steps.free = free_results;
+    ranks->results = memory_allocate_zeroed(ranks->count, sizeof *ranks->results);
+    return ranks->results ? DCP_OK
+                          : error_no_memory(ranks->count * sizeof *ranks->results, "write results");
+}
+
+dcp_status save_as_ranks(dcp_state *state, const char *path, const dcp_save_options *options,
+                         uint32_t rank_count, uint32_t thread_count)
+{
+    struct dcp_saving saving = {.path = path};
+    struct save_ranks ranks = {.count = rank_count, .thread_count = thread_count};
+    dcp_status status = saving_begin(&saving, options);
+    dcp_status chosen = choose_steps(&saving, &ranks);
+    status = saving_take(&saving, state, status == DCP_OK ? chosen : status);
+    status = saving_plan(&saving, state, status);
+    if (saving.assigned) {
+        if (status == DCP_OK)
+            status = saving_write(&saving);
+        status = saving_finish(&saving, status);
+    }
+    saving_free(&saving);
+    save_extra_files_free(&saving.extra_files);
+    operation_finish(&saving.operation, options->figures);
+    return status;
+}
