@@ -43,6 +43,8 @@ dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *pl
 /* Receives each rank's orders, rank by rank, as they are made. Orders are valid during the call,
  * their boxes as long as the metadata. */
 struct order_sink {
+    dcp_status (*begin)(void *context); /* before the first; may set options->generation, which
+                                         * nothing needs before. NULL: nothing to do */
     dcp_status (*take)(void *context, uint32_t rank, const struct write_orders *orders);
     void *context;
     uint32_t only_rank; /* the rank whose orders are wanted if metadata is NULL */
