@@ -34,6 +34,7 @@ void metadata_free(struct metadata *metadata)
 
 dcp_status metadata_index(struct metadata *metadata)
 {
+    RETURN_IF_ERROR(name_table_reserve(&metadata->by_name, metadata->count));
     for (size_t i = 0; i < metadata->count; i++) {
         const char *name = metadata->entries[i].name;
         uint64_t value = i;
