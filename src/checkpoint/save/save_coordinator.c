@@ -165,6 +165,8 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
     struct save_coordinator *coordinator = &saving->coordinator;
     struct dealing dealing = {saving, save_coordinator_options(saving), own};
     struct order_sink sink = {.begin = begin_dealing, .take = deal_orders, .context = &dealing};
+    /* Planned alone, all is said in the state, which is there until the end. */
+    dealing.options.borrows = own && !saving->planning.cache;
     if (!own)
         RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
     coordinator->rank_count = (int)joint->rank_count;
