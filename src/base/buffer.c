@@ -9,6 +9,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+/* Bytes of the largest number. */
+enum { VARINT_MOST = 10 };
+
 uint16_t load_u16(const void *bytes)
 {
     uint16_t value;
@@ -155,10 +158,17 @@ void buffer_append_u64(struct buffer *buffer, uint64_t value)
     buffer_append(buffer, bytes, sizeof bytes);
 }
 
-void buffer_append_varint(struct buffer *buffer, uint64_t value)
+void buffer_append_long_varint(struct buffer *buffer, uint64_t value)
 {
-    unsigned char bytes[10];
+    unsigned char bytes[VARINT_MOST];
     size_t size = 0;
+    if (buffer->status == DCP_OK && buffer->maximum == 0 &&
+        buffer->capacity - buffer->size >= VARINT_MOST) {
+        for (; value >= 0x80; value >>= 7)
+            buffer->data[buffer->size++] = (unsigned char)(value | 0x80);
+        buffer_append_u8(buffer, (uint8_t)value);
+        return;
+    }
     while (value >= 0x80) {
         bytes[size++] = (unsigned char)(value | 0x80);
         value >>= 7;
@@ -237,9 +247,29 @@ uint64_t reader_u64(struct reader *reader)
     return bytes != NULL ? load_u64(bytes) : 0;
 }
 
-uint64_t reader_varint(struct reader *reader)
+/* The same of bytes that have room for any number. */
+static uint64_t read_varint(struct reader *reader)
+{
+    const unsigned char *at = reader->data + reader->position;
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 63; shift += 7) {
+        uint64_t byte = *at++;
+        value |= (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            reader->position = (size_t)(at - reader->data);
+            return value;
+        }
+    }
+    reader->position = (size_t)(at - reader->data) + 1;
+    reader->failed = *at > 1;
+    return reader->failed ? 0 : value | (uint64_t)*at << 63;
+}
+
+uint64_t reader_long_varint(struct reader *reader)
 {
     uint64_t value = 0;
+    if (!reader->failed && reader_left(reader) >= VARINT_MOST)
+        return read_varint(reader);
     for (unsigned shift = 0; shift < 64; shift += 7) {
         uint8_t byte = reader_u8(reader);
         if (shift == 63 && byte > 1)

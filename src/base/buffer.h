@@ -45,7 +45,14 @@ void buffer_append_zeros(struct buffer *buffer, size_t count);
 void buffer_append_u16(struct buffer *buffer, uint16_t value);
 void buffer_append_u32(struct buffer *buffer, uint32_t value);
 void buffer_append_u64(struct buffer *buffer, uint64_t value);
-void buffer_append_varint(struct buffer *buffer, uint64_t value);
+void buffer_append_long_varint(struct buffer *buffer, uint64_t value);
+static inline void buffer_append_varint(struct buffer *buffer, uint64_t value)
+{
+    if (value < 0x80)
+        buffer_append_u8(buffer, (uint8_t)value);
+    else
+        buffer_append_long_varint(buffer, value);
+}
 /* Length as varint, then the bytes. */
 void buffer_append_text(struct buffer *buffer, const char *text, size_t length);
 void buffer_append_format(struct buffer *buffer, const char *format, ...) DCP_PRINTF(2, 3);
@@ -63,7 +70,14 @@ uint8_t reader_u8(struct reader *reader);
 uint16_t reader_u16(struct reader *reader);
 uint32_t reader_u32(struct reader *reader);
 uint64_t reader_u64(struct reader *reader);
-uint64_t reader_varint(struct reader *reader);
+uint64_t reader_long_varint(struct reader *reader);
+/* Most are small. */
+static inline uint64_t reader_varint(struct reader *reader)
+{
+    if (!reader->failed && reader->position < reader->size && reader->data[reader->position] < 0x80)
+        return reader->data[reader->position++];
+    return reader_long_varint(reader);
+}
 /* Borrowed bytes; NULL past the end. */
 const unsigned char *reader_bytes(struct reader *reader, size_t size);
 /* Counterpart of buffer_append_text(); borrowed, not NUL-terminated. */

@@ -97,9 +97,8 @@ static const struct named *find_named(const struct name_table *table, const char
     return NULL;
 }
 
-static dcp_status grow_names(struct name_table *table)
+static dcp_status grow_names(struct name_table *table, size_t room)
 {
-    size_t room = table->room != 0 ? table->room * 2 : FEW;
     if (table->count >= MOST)
         return error_no_memory(SIZE_MAX, "a name table");
     struct named *names = memory_reallocate_array(table->names, room, sizeof *names);
@@ -119,9 +118,8 @@ static void put_slot(struct name_slot *slots, size_t capacity, struct name_slot 
     slots[i] = slot;
 }
 
-static dcp_status grow_slots(struct name_table *table)
+static dcp_status grow_slots(struct name_table *table, size_t capacity)
 {
-    size_t capacity = table->capacity != 0 ? table->capacity * 2 : SLOTS_FIRST;
     struct name_slot *slots = memory_allocate_zeroed(capacity, sizeof *slots);
     if (slots == NULL)
         return error_no_memory(capacity * sizeof *slots, "a name table");
@@ -143,10 +141,23 @@ static dcp_status grow_slots(struct name_table *table)
 static dcp_status make_room(struct name_table *table)
 {
     if (table->count == table->room)
-        RETURN_IF_ERROR(grow_names(table));
+        RETURN_IF_ERROR(grow_names(table, table->room != 0 ? table->room * 2 : FEW));
     if (table->count >= FEW && table->count >= table->capacity / 2)
-        RETURN_IF_ERROR(grow_slots(table));
+        RETURN_IF_ERROR(
+            grow_slots(table, table->capacity != 0 ? table->capacity * 2 : SLOTS_FIRST));
     return DCP_OK;
+}
+
+dcp_status name_table_reserve(struct name_table *table, size_t count)
+{
+    size_t capacity = SLOTS_FIRST;
+    if (count > MOST)
+        return error_no_memory(SIZE_MAX, "a name table");
+    while (capacity / 2 < count)
+        capacity *= 2;
+    if (count > table->room)
+        RETURN_IF_ERROR(grow_names(table, count));
+    return count > FEW && capacity > table->capacity ? grow_slots(table, capacity) : DCP_OK;
 }
 
 dcp_status name_table_add(struct name_table *table, const char *name, size_t length,

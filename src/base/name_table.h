@@ -29,6 +29,8 @@ void name_table_free(struct name_table *table);
  * *value is set to the stored value; otherwise *existing is false and *value is stored. */
 dcp_status name_table_add(struct name_table *table, const char *name, size_t length,
                           uint64_t *value, bool *existing);
+/* Room for so many names in all, so that adding them takes no more than they need. */
+dcp_status name_table_reserve(struct name_table *table, size_t count);
 bool name_table_find(const struct name_table *table, const char *name, size_t length,
                      uint64_t *value);
 

@@ -33,6 +33,7 @@ struct flat_state {
     size_t count;
     struct flat_stateful *statefuls;
     size_t stateful_count;
+    bool host_only; /* known to have no tensor on a device */
     struct arena arena;
 };
 
@@ -58,8 +59,8 @@ dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
  * that was flattened. */
 dcp_status flatten_own_objects(dcp_state *root, struct flat_state *flat);
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
- * for what is left out. */
-dcp_status flatten_check_destinations(const struct flat_state *flat);
+ * for what is left out. Finds out whether all are in the host's memory. */
+dcp_status flatten_check_destinations(struct flat_state *flat);
 /* Ranks of a mesh; INT64_MAX: more than that. */
 int64_t mesh_size(const dcp_mesh *mesh);
 /* Before a save or load with a group of this size: checks that no tensor has a mesh with more ranks

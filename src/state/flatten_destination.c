@@ -7,8 +7,9 @@
 
 #define NUMBERS_TEXT_MAX 160
 
-dcp_status flatten_check_destinations(const struct flat_state *flat)
+dcp_status flatten_check_destinations(struct flat_state *flat)
 {
+    bool host_only = true;
     for (size_t i = 0; i < flat->count; i++) {
         const dcp_state *node = flat->entries[i].node;
         if (node->kind != DCP_KIND_TENSOR || flat->entries[i].left_out)
@@ -25,11 +26,13 @@ dcp_status flatten_check_destinations(const struct flat_state *flat)
                     flat->entries[i].name,
                     shape_format(tensor->ndim, chunk->sizes, sizes, sizeof sizes),
                     shape_format(tensor->ndim, chunk->strides, strides, sizeof strides));
+            host_only = host_only && device_is_host(&chunk->device);
             struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
             dcp_status status = device_check_memory(&chunk->device, chunk->data, box);
             if (status != DCP_OK)
                 return error_prefix(status, "%s", flat->entries[i].name);
         }
     }
+    flat->host_only = host_only;
     return DCP_OK;
 }

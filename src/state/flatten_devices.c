@@ -66,7 +66,7 @@ dcp_status flatten_await_devices(const struct flat_state *flat, double timeout_s
 {
     double seconds = timeout_seconds / 2;
     struct waiting waiting = {.deadline = deadline_after(seconds), .seconds = seconds};
-    for (size_t i = 0; i < flat->count; i++) {
+    for (size_t i = 0; i < flat->count && !flat->host_only; i++) {
         const struct flat_entry *entry = &flat->entries[i];
         if (entry->left_out || entry->node->kind != DCP_KIND_TENSOR)
             continue;

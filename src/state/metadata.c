@@ -32,18 +32,24 @@ void metadata_free(struct metadata *metadata)
     metadata_init(metadata);
 }
 
+dcp_status metadata_index_entry(struct metadata *metadata, size_t index, size_t name_length)
+{
+    const char *name = metadata->entries[index].name;
+    uint64_t value = index;
+    bool existing;
+    if (index == 0)
+        RETURN_IF_ERROR(name_table_reserve(&metadata->by_name, metadata->count));
+    RETURN_IF_ERROR(name_table_add(&metadata->by_name, name, name_length, &value, &existing));
+    if (!existing)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_DUPLICATE, "the name \"%s\" is entry %" PRIu64 " and entry %zu",
+                         name, value, index);
+}
+
 dcp_status metadata_index(struct metadata *metadata)
 {
-    for (size_t i = 0; i < metadata->count; i++) {
-        const char *name = metadata->entries[i].name;
-        uint64_t value = i;
-        bool existing;
-        RETURN_IF_ERROR(name_table_add(&metadata->by_name, name, strlen(name), &value, &existing));
-        if (existing)
-            return dcp_error_set(DCP_ERR_DUPLICATE,
-                                 "the name \"%s\" is entry %" PRIu64 " and entry %zu", name, value,
-                                 i);
-    }
+    for (size_t i = 0; i < metadata->count; i++)
+        RETURN_IF_ERROR(metadata_index_entry(metadata, i, strlen(metadata->entries[i].name)));
     return DCP_OK;
 }
 

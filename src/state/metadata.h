@@ -124,6 +124,8 @@ void metadata_init(struct metadata *metadata);
 void metadata_free(struct metadata *metadata);
 /* Fills by_name; DCP_ERR_DUPLICATE if a name occurs twice. */
 dcp_status metadata_index(struct metadata *metadata);
+/* The same for one entry of a known length of its name, after those before it; count is known. */
+dcp_status metadata_index_entry(struct metadata *metadata, size_t index, size_t name_length);
 const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
 /* The member of a union that a file is in; NULL if the checkpoint is one directory. */
 const struct metadata_member *metadata_file_member(const struct metadata *metadata, uint32_t file);

@@ -29,6 +29,8 @@ struct write_item {
 struct save_plan {
     struct write_item *items; /* in flattening order, chunk by chunk */
     size_t count;
+    bool is_local; /* made of a flat state: names differ where entries do, and those of one follow
+                    * each other */
     struct arena arena;
 };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -27,6 +28,8 @@ struct fault {
     const char *missing;
     bool at_the_coordinator;
     const char *id;    /* that is saved to; NULL: to be loaded from */
+    int more;          /* tensors to be saved, each on both ranks */
+    bool torn;         /* the ranks' plans do not fit together */
     atomic_long calls; /* of all who have the fault, when they are done */
 };
 
@@ -55,7 +58,7 @@ static dcp_status load_scene(const struct rank *self, const struct own_storage *
 }
 
 static dcp_status save_values(const struct rank *self, const struct own_storage *own,
-                              const char *id)
+                              const struct fault *fault)
 {
     float values[64];
     for (int i = 0; i < 64; i++)
@@ -71,7 +74,17 @@ static dcp_status save_values(const struct rank *self, const struct own_storage 
         .group = self->group, .storage = &own->table, .overwrite = DCP_OVERWRITE_REPLACE};
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(root, "values", &tensor);
-    dcp_status status = dcp_save(root, id, &options);
+    for (int i = 0; i < fault->more; i++) {
+        const dcp_tensor one = {.dtype = DCP_F32, .data = &values[0]};
+        char name[32];
+        snprintf(name, sizeof name, "more%d", i);
+        dcp_state_tensor(root, name, &one);
+    }
+    if (fault->torn && self->rank == 1)
+        dcp_state_int(root, "torn", 1);
+    else if (fault->torn)
+        dcp_state_tensor(root, "torn", &tensor);
+    dcp_status status = dcp_save(root, fault->id, &options);
     dcp_state_free(root);
     return status;
 }
@@ -84,7 +97,7 @@ static dcp_status run_faulty(struct rank *self)
     bool spoiled = self->rank == 1 || fault->at_the_coordinator;
     if (spoiled)
         own_storage_spoil(&own, fault);
-    dcp_status status = fault->id ? save_values(self, &own, fault->id)
+    dcp_status status = fault->id ? save_values(self, &own, fault)
                                   : load_scene(self, &own, (dcp_load_options){.thread_count = 2});
     if (spoiled)
         fault->calls += own.calls;
@@ -212,6 +225,63 @@ static void every_call_of_a_save_may_fail(void **state)
         } while (fault.calls >= fault.fails_at);
         assert_in_range(failures, 4, 100);
     }
+}
+
+/* Metadata of so many tensors is written beside the shards. */
+static void metadata_and_shards_may_fail_beside_each_other(void **state)
+{
+    /* The first publication is the directory's mark, the second one metadata.json. */
+    static const struct {
+        const char *function;
+        long at;
+        const char *message;
+    } cases[] = {{"prepare", 1, "prepare of .dcp_owner"},
+                 {"prepare", 2, "prepare of metadata.json"},
+                 {"prepare", 3, "prepare of .metadata"},
+                 {"create", 1, "create of __0_0.distcp"},
+                 {"seal", 1, "seal of __0_0.distcp"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct fault fault = {.fails_in = cases[i].function,
+                              .fails_at = cases[i].at,
+                              .at_the_coordinator = true,
+                              .id = "store://many",
+                              .more = 5000};
+        struct own_storage own;
+        dcp_checkpoint *checkpoint;
+        char message[1024];
+        assert_int_equal(both_must_agree(state, &fault, message), DCP_ERR_IO);
+        if (!strstr(message, cases[i].message))
+            fail_msg("case %zu: %s", i, message);
+        own_storage_init(&own, *state);
+        const dcp_open_options options = {.storage = &own.table};
+        assert_int_equal(dcp_checkpoint_open(fault.id, &options, &checkpoint), DCP_ERR_NOT_FOUND);
+    }
+    struct fault none = {.id = "store://many", .more = 5000};
+    struct own_storage own;
+    uint64_t faults = 1;
+    char message[1024];
+    must(both_must_agree(state, &none, message));
+    own_storage_init(&own, *state);
+    const dcp_open_options options = {.storage = &own.table};
+    must(dcp_verify(none.id, &options, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+}
+
+/* Of so many tensors, the session begins meanwhile: nothing of it may stay. */
+static void planning_may_fail_while_the_session_begins(void **state)
+{
+    struct fault torn = {.id = "store://torn", .more = 5000, .torn = true};
+    char message[1024];
+    assert_int_equal(both_must_agree(state, &torn, message), DCP_ERR_KIND);
+    if (!strstr(message, "\"torn\" is a tensor on rank 0, but an object on rank 1"))
+        fail_msg("%s", message);
+    assert_int_equal(access(path_in(state, "torn"), F_OK), -1);
+    /* The session's failure comes second. */
+    torn.fails_in = "prepare";
+    torn.fails_at = 1;
+    torn.at_the_coordinator = true;
+    assert_int_equal(both_must_agree(state, &torn, message), DCP_ERR_KIND);
+    assert_int_equal(access(path_in(state, "torn"), F_OK), -1);
 }
 
 /* ---- attempts ---- */
@@ -412,6 +482,7 @@ static void half_a_storage_is_refused(void **state)
         offsetof(dcp_storage, queue_close),
     };
     const struct rank alone = {.size = 1};
+    const struct fault none = {.id = "store://x"};
     struct own_storage own;
     for (size_t i = 0; i < COUNT(needed) + COUNT(paired); i++) {
         bool is_needed = i < COUNT(needed);
@@ -424,7 +495,7 @@ static void half_a_storage_is_refused(void **state)
         dcp_checkpoint *checkpoint;
         const dcp_open_options options = {.storage = &own.table};
         must_fail(load_scene(&alone, &own, (dcp_load_options){0}), DCP_ERR_ARGUMENT, text);
-        must_fail(save_values(&alone, &own, "store://x"), DCP_ERR_ARGUMENT, text);
+        must_fail(save_values(&alone, &own, &none), DCP_ERR_ARGUMENT, text);
         must_fail(dcp_checkpoint_open("store://c", &options, &checkpoint), DCP_ERR_ARGUMENT, text);
         must_fail(dcp_verify("store://c", &options, NULL, NULL, &(uint64_t){0}), DCP_ERR_ARGUMENT,
                   text);
@@ -446,6 +517,8 @@ int main(void)
         cmocka_unit_test(what_is_no_status_is_an_error_of_the_storage),
         cmocka_unit_test(every_call_of_a_load_may_fail),
         cmocka_unit_test(every_call_of_a_save_may_fail),
+        cmocka_unit_test(metadata_and_shards_may_fail_beside_each_other),
+        cmocka_unit_test(planning_may_fail_while_the_session_begins),
         cmocka_unit_test(a_save_that_has_failed_is_tried_again),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(damage_is_found_or_harmless),

@@ -111,7 +111,7 @@ static void compare_orders(const struct joint_plan *joint)
 {
     struct save_plan_options options = sample_options(DCP_REPLICAS_SLICE);
     struct buffer all[SAMPLE_RANKS_MAX], own[SAMPLE_RANKS_MAX];
-    struct order_sink sink = {encode_order, all, 0};
+    struct order_sink sink = {.take = encode_order, .context = all};
     struct metadata metadata;
     for (int rank = 0; rank < SAMPLE_RANKS_MAX; rank++) {
         buffer_init(&all[rank], 0);
@@ -119,7 +119,7 @@ static void compare_orders(const struct joint_plan *joint)
     }
     assert_int_equal(joint_plan_merge(joint, &options, &sink, &metadata), DCP_OK);
     for (uint32_t rank = 0; rank < joint->rank_count; rank++) {
-        sink = (struct order_sink){encode_order, own, rank};
+        sink = (struct order_sink){.take = encode_order, .context = own, .only_rank = rank};
         assert_int_equal(joint_plan_merge(joint, &options, &sink, NULL), DCP_OK);
         assert_int_equal(own[rank].size, all[rank].size);
         assert_memory_equal(own[rank].data, all[rank].data, all[rank].size);

@@ -209,6 +209,7 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
 {
     struct metadata *metadata = &saving->coordinator.metadata;
     struct save_plan_options options = save_coordinator_options(saving);
+    options.generation = saving->session.generation;
     int rank_count = (int)central->count;
     struct save_plan *dealt = plans_of(central->plans, central->count);
     struct write_orders *orders = memory_allocate_zeroed(central->count, sizeof *orders);

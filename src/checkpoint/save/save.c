@@ -10,6 +10,7 @@
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/options.h"
 #include "checkpoint/save/replica_check.h"
+#include "checkpoint/save/save_beside.h"
 #include "checkpoint/save/save_committed.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/save_missing.h"
@@ -91,23 +92,38 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     return status;
 }
 
+static dcp_status prepare_commit(struct dcp_saving *saving)
+{
+    return save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options);
+}
+
+/* While the other ranks write already, so that nobody waits for it in the end. */
+static dcp_status begin_preparing(struct dcp_saving *saving, struct save_beside *preparing)
+{
+    if (!saving->coordinates || saving->gathers_results)
+        return DCP_OK;
+    if (save_prepares_beside(saving))
+        save_beside_start(preparing, saving, prepare_commit);
+    return preparing->runs ? DCP_OK : prepare_commit(saving);
+}
+
 dcp_status saving_write(struct dcp_saving *saving)
 {
+    struct save_beside preparing = {0};
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
     uint64_t content =
         saving->ranks ? saving->coordinator.content : shard_files_content(&saving->orders, zstd);
     RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING, content, DCP_OK));
     if (saving->coordinates && saving->options.allow_partial)
         save_missing_report(saving);
-    /* While the other ranks write already, so that nobody waits for it in the end. */
-    if (saving->coordinates && !saving->gathers_results)
-        RETURN_IF_ERROR(
-            save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
-    RETURN_IF_ERROR(save_extra_files_write(saving));
-    if (!saving->staged)
-        RETURN_IF_ERROR(
-            flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
-    return saving->steps.write(saving);
+    dcp_status status = begin_preparing(saving, &preparing);
+    if (status == DCP_OK)
+        status = save_extra_files_write(saving);
+    if (status == DCP_OK && !saving->staged)
+        status = flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds);
+    if (status == DCP_OK)
+        status = saving->steps.write(saving);
+    return save_beside_end(&preparing, status);
 }
 
 /* ---- the commit ---- */

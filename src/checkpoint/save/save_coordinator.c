@@ -30,7 +30,6 @@ struct save_plan_options save_coordinator_options(const dcp_saving *saving)
         .files = saving->options.files,
         .thread_count = (uint32_t)saving->options.thread_count,
         .first_rank = (uint32_t)(saving->file_rank - saving->rank),
-        .generation = saving->session.generation,
         .allow_partial = saving->options.allow_partial,
         .objects_may_grow = saving->planning.cache != NULL,
         .of_wholes = saving->ranks != NULL,
@@ -135,8 +134,20 @@ dcp_status save_coordinator_imagine(dcp_saving *saving)
 /* Receives orders while they are made. */
 struct dealing {
     dcp_saving *saving;
+    struct save_plan_options options;
     struct buffer *own; /* orders of the coordinator alone; NULL: all ranks' assignments are made */
 };
+
+/* Files are named after the session, which until here may have been beginning. */
+static dcp_status begin_dealing(void *context)
+{
+    struct dealing *dealing = context;
+    dcp_saving *saving = dealing->saving;
+    RETURN_IF_ERROR(saving->beginning.runs ? save_beside_join(&saving->beginning)
+                                           : saving->steps.begin(saving));
+    dealing->options.generation = saving->session.generation;
+    return DCP_OK;
+}
 
 static dcp_status deal_orders(void *context, uint32_t rank, const struct write_orders *orders)
 {
@@ -153,16 +164,15 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
                                  struct buffer *own)
 {
     struct save_coordinator *coordinator = &saving->coordinator;
-    struct dealing dealing = {saving, own};
-    struct order_sink sink = {.take = deal_orders, .context = &dealing};
-    RETURN_IF_ERROR(saving->steps.begin(saving));
+    struct dealing dealing = {saving, save_coordinator_options(saving), own};
+    struct order_sink sink = {.begin = begin_dealing, .take = deal_orders, .context = &dealing};
+    /* Planned alone, all is said in the state, which is there until the end. */
+    dealing.options.borrows = own && !saving->planning.cache;
     if (!own)
         RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
     coordinator->rank_count = (int)joint->rank_count;
-    struct save_plan_options options = save_coordinator_options(saving);
-    RETURN_IF_ERROR(
-        save_plan_name_mesh(&saving->local.plan, joint->rank_count,
-                            joint_plan_merge(joint, &options, &sink, &coordinator->metadata)));
+    dcp_status status = joint_plan_merge(joint, &dealing.options, &sink, &coordinator->metadata);
+    RETURN_IF_ERROR(save_plan_name_mesh(&saving->local.plan, joint->rank_count, status));
     saving->steps.describe(saving, &coordinator->metadata);
     return save_coordinator_check_space(saving);
 }

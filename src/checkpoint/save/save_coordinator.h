@@ -31,6 +31,7 @@ dcp_status save_coordinator_begin(dcp_saving *saving);
 dcp_status save_coordinator_imagine(dcp_saving *saving);
 /* A session without a place, for planning without one. */
 dcp_status save_coordinator_stay(dcp_saving *saving);
+/* Without the generation, which the session knows. */
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
 /* Adds a rank's orders to what all ranks together will write, without footers and metadata, which
  * are small. The second function returns DCP_ERR_NO_SPACE if that is more than the free space, as

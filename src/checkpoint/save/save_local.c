@@ -9,7 +9,7 @@
 #include "plan/save/save_plan.h"
 #include "state/device_memory.h"
 
-static dcp_status check_tensor(const struct flat_entry *entry)
+static dcp_status check_tensor(const struct flat_entry *entry, bool *host_only)
 {
     const struct state_tensor *tensor = entry->node->as.tensor;
     for (size_t i = 0; i < tensor->chunk_count; i++) {
@@ -20,6 +20,7 @@ static dcp_status check_tensor(const struct flat_entry *entry)
             return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %s has no memory to save from",
                                  entry->name, box_format(box, text, sizeof text));
         }
+        *host_only = *host_only && device_is_host(&chunk->device);
         dcp_status status = device_check_memory(&chunk->device, chunk->data, box);
         if (status != DCP_OK)
             return error_prefix(status, "%s", entry->name);
@@ -27,11 +28,13 @@ static dcp_status check_tensor(const struct flat_entry *entry)
     return DCP_OK;
 }
 
-dcp_status save_local_check_tensors(const struct flat_state *flat)
+dcp_status save_local_check_tensors(struct flat_state *flat)
 {
+    bool host_only = true;
     for (size_t i = 0; i < flat->count; i++)
         if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
-            RETURN_IF_ERROR(check_tensor(&flat->entries[i]));
+            RETURN_IF_ERROR(check_tensor(&flat->entries[i], &host_only));
+    flat->host_only = host_only;
     return DCP_OK;
 }
 

@@ -20,7 +20,7 @@ struct save_local {
 /* Flattens; unflattened: dcp_save_options. On failure *local is safe to free. */
 dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_local *local);
 /* Checks that all chunks have memory to save from. */
-dcp_status save_local_check_tensors(const struct flat_state *flat);
+dcp_status save_local_check_tensors(struct flat_state *flat);
 /* Encodes the objects; after flattening. */
 dcp_status save_local_encode(struct save_local *local);
 /* Plans; after encoding. */

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "checkpoint/save/save_beside.h"
 
 /* Memory for paths, lists of files and messages during the commit, and for exchanges. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
@@ -99,11 +100,15 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     needs->commit += SMALL_THINGS;
     if (needs->peak < needs->held + needs->commit)
         needs->peak = needs->held + needs->commit;
+    uint64_t preparing = needs->commit + THREAD_STACK_SIZE;
     /* Another attempt plans again, which takes as much memory. */
     if (staging.whole)
         needs->commit = needs->peak - needs->held;
     minimize(needs, &least, &staging);
     needs->smallest = save_needs_memory(needs, &least, &staging);
+    /* Only now: a save within a limit takes one step after the other. */
+    needs->beginning = save_begins_beside(saving) ? THREAD_STACK_SIZE : 0;
+    needs->preparing = save_prepares_beside(saving) ? preparing : 0;
     return DCP_OK;
 }
 
@@ -112,24 +117,30 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint64_t writing_memory(const struct save_needs *needs,
+                               const struct shard_write_options *how)
+{
+    return shard_needs_memory(&needs->writing, how) + needs->preparing;
+}
+
 /* The memory of the save's thread while orders are being staged and afterwards. */
 static uint64_t beside_staging(const struct save_needs *needs,
                                const struct shard_write_options *how)
 {
-    uint64_t writing = larger(shard_needs_memory(&needs->writing, how), needs->commit);
+    uint64_t writing = larger(writing_memory(needs, how), needs->commit);
     return needs->lists + larger(writing + THREAD_STACK_SIZE, needs->starting);
 }
 
 uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_write_options *how,
                            const struct save_staging *staging)
 {
-    uint64_t later = shard_needs_memory(&needs->writing, how);
+    uint64_t later = writing_memory(needs, how);
     if (staging->threaded)
         later = larger(later, needs->commit) + THREAD_STACK_SIZE;
     if (needs->staged)
         later =
             beside_staging(needs, how) + staging_needs_memory(&needs->staging, &staging->options);
-    return larger(needs->peak, needs->held + later);
+    return larger(needs->peak + needs->beginning, needs->held + later);
 }
 
 /* With waves, copying waits for writing, so writing gets up to a quarter. Memory for the next

@@ -16,6 +16,9 @@ struct save_needs {
     uint64_t commit;   /* memory that the commit takes beyond `held` */
     uint64_t smallest; /* the smallest memory with which the save succeeds */
 
+    uint64_t beginning; /* memory of beginning the session beside what led to the peak */
+    uint64_t preparing; /* memory that is taken for the commit while files are written */
+
     bool staged;                  /* orders are still to be staged */
     struct staging_needs staging; /* for that */
     uint64_t lists;               /* of staged orders, until the end */

@@ -102,7 +102,8 @@ static dcp_status merge_alone(dcp_saving *saving, const struct joint_plan *joint
 {
     if (saving->coordinates)
         return save_coordinator_plan(saving, joint, &saving->planning.own);
-    struct order_sink sink = {keep_own, saving, (uint32_t)saving->rank};
+    struct order_sink sink = {
+        .take = keep_own, .context = saving, .only_rank = (uint32_t)saving->rank};
     struct save_plan_options options = save_coordinator_options(saving);
     return save_plan_name_mesh(&saving->local.plan, joint->rank_count,
                                joint_plan_merge(joint, &options, &sink, NULL));

@@ -29,9 +29,15 @@ static dcp_status set_up_again(dcp_saving *saving)
 static dcp_status plan_global(dcp_saving *saving)
 {
     bool alone, lengths_differ;
-    RETURN_IF_ERROR(
-        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
-    return alone ? save_planning_alone(saving, lengths_differ) : save_planning_gathered(saving);
+    /* A dry run takes no memory for a thread, which the needs of a save count by themselves. */
+    if (save_begins_beside(saving) && saving->steps.begin == save_coordinator_begin)
+        save_beside_start(&saving->beginning, saving, saving->steps.begin);
+    dcp_status status =
+        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ);
+    if (status == DCP_OK)
+        status =
+            alone ? save_planning_alone(saving, lengths_differ) : save_planning_gathered(saving);
+    return save_beside_end(&saving->beginning, status);
 }
 
 static dcp_status reuse_plan(dcp_saving *saving, dcp_status status)

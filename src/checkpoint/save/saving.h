@@ -20,6 +20,7 @@
 #include "checkpoint/async/save_staging.h"
 #include "checkpoint/operation/operation.h"
 #include "checkpoint/save/plan_extras.h"
+#include "checkpoint/save/save_beside.h"
 #include "checkpoint/save/save_coordinator.h"
 #include "checkpoint/save/save_extra_files.h"
 #include "checkpoint/save/save_local.h"
@@ -45,6 +46,7 @@ struct dcp_saving {
     bool gathers_results; /* ranks report the places to the coordinator after writing */
     struct save_local local;
     struct save_extra_files extra_files;
+    struct save_beside beginning; /* of the session, at the coordinator */
     struct save_session session;
     struct write_orders orders;
     struct write_results results; /* the places of this rank's items, if they are gathered */

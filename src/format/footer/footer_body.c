@@ -26,16 +26,21 @@ static dcp_status no_memory(size_t size)
 }
 
 /* Text for the life of the footer: UTF-8 without NUL. */
-static dcp_status read_text(struct decoder *decoder, const char **text)
+static dcp_status read_name(struct decoder *decoder, const char **text, size_t *length)
 {
-    size_t length = 0;
-    const char *bytes = reader_text(&decoder->reader, &length);
+    const char *bytes = reader_text(&decoder->reader, length);
     if (bytes == NULL)
         return damaged("a text ends too early");
-    if (memchr(bytes, '\0', length) != NULL || !utf8_is_valid(bytes, length))
+    if (memchr(bytes, '\0', *length) != NULL || !utf8_is_valid(bytes, *length))
         return damaged("a text is not UTF-8, or contains NUL");
-    *text = arena_copy_text(&decoder->footer->contents.arena, bytes, length);
-    return *text != NULL ? DCP_OK : no_memory(length);
+    *text = arena_copy_text(&decoder->footer->contents.arena, bytes, *length);
+    return *text != NULL ? DCP_OK : no_memory(*length);
+}
+
+static dcp_status read_text(struct decoder *decoder, const char **text)
+{
+    size_t length;
+    return read_name(decoder, text, &length);
 }
 
 /* A count of things that take at least size_min bytes each, and room for them. */
@@ -156,9 +161,13 @@ static dcp_status read_tensor(struct decoder *decoder, struct metadata_entry *en
                : damaged("a tensor exceeds 2^63 bytes");
 }
 
-static dcp_status read_entry(struct decoder *decoder, struct metadata_entry *entry)
+static dcp_status read_entry(struct decoder *decoder, size_t index)
 {
-    RETURN_IF_ERROR(read_text(decoder, &entry->name));
+    struct metadata *contents = &decoder->footer->contents;
+    struct metadata_entry *entry = &contents->entries[index];
+    size_t length;
+    RETURN_IF_ERROR(read_name(decoder, &entry->name, &length));
+    RETURN_IF_ERROR(metadata_index_entry(contents, index, length));
     RETURN_IF_ERROR(read_path(decoder, entry));
     unsigned flags = reader_u8(&decoder->reader);
     if (decoder->reader.failed || flags > (FOOTER_TENSOR | FOOTER_REQUIRES_GRAD))
@@ -209,8 +218,8 @@ static dcp_status read_entries(struct decoder *decoder)
                                &contents->count, &entries));
     contents->entries = entries;
     for (size_t i = 0; i < contents->count; i++)
-        RETURN_IF_ERROR(read_entry(decoder, &contents->entries[i]));
-    return metadata_index(contents);
+        RETURN_IF_ERROR(read_entry(decoder, i));
+    return DCP_OK;
 }
 
 /* Ignores what later versions put behind the entries. */

@@ -206,14 +206,20 @@ static dcp_status fault(const char *what)
     return dcp_error_set(DCP_ERR_FORMAT, "metadata in compact form: %s", what);
 }
 
+static dcp_status read_name(struct reader *reader, struct arena *arena, const char **text,
+                            size_t *length)
+{
+    const char *bytes = reader_text(reader, length);
+    if (!bytes || memchr(bytes, '\0', *length) || !utf8_is_valid(bytes, *length))
+        return fault("an invalid text");
+    *text = arena_copy_text(arena, bytes, *length);
+    return *text ? DCP_OK : no_memory(*length);
+}
+
 static dcp_status read_text(struct reader *reader, struct arena *arena, const char **text)
 {
-    size_t length = 0;
-    const char *bytes = reader_text(reader, &length);
-    if (!bytes || memchr(bytes, '\0', length) || !utf8_is_valid(bytes, length))
-        return fault("an invalid text");
-    *text = arena_copy_text(arena, bytes, length);
-    return *text ? DCP_OK : no_memory(length);
+    size_t length;
+    return read_name(reader, arena, text, &length);
 }
 
 static dcp_status read_optional(struct reader *reader, struct arena *arena, const char **text)
@@ -408,10 +414,12 @@ static dcp_status read_pieces(struct reader *reader, struct metadata *metadata,
     return DCP_OK;
 }
 
-static dcp_status read_entry(struct reader *reader, struct metadata *metadata,
-                             struct metadata_entry *entry)
+static dcp_status read_entry(struct reader *reader, struct metadata *metadata, size_t index)
 {
-    RETURN_IF_ERROR(read_text(reader, &metadata->arena, &entry->name));
+    struct metadata_entry *entry = &metadata->entries[index];
+    size_t length;
+    RETURN_IF_ERROR(read_name(reader, &metadata->arena, &entry->name, &length));
+    RETURN_IF_ERROR(metadata_index_entry(metadata, index, length));
     unsigned flags = reader_u8(reader);
     entry->requires_grad = (flags & ENTRY_REQUIRES_GRAD) != 0;
     RETURN_IF_ERROR(read_path(reader, &metadata->arena, (flags & ENTRY_PATH) == 0, entry));
@@ -437,10 +445,8 @@ static dcp_status read_metadata(struct reader *reader, struct metadata *metadata
                                &metadata->count, &items));
     metadata->entries = items;
     for (size_t i = 0; i < metadata->count; i++)
-        RETURN_IF_ERROR(read_entry(reader, metadata, &metadata->entries[i]));
-    if (reader->failed || reader_left(reader) != 0)
-        return fault("cut short, or too long");
-    return metadata_index(metadata);
+        RETURN_IF_ERROR(read_entry(reader, metadata, i));
+    return reader->failed || reader_left(reader) != 0 ? fault("cut short, or too long") : DCP_OK;
 }
 
 dcp_status metadata_compact_read_part(const void *bytes, size_t size, struct metadata *metadata)

@@ -171,7 +171,10 @@ const char *pickle_kind_name(const struct pickle_value *value);
 /* ---- writing: protocol-2 opcodes unless said otherwise; callers choose memo indices ---- */
 
 void pickle_put_protocol(struct buffer *out, int protocol);
-void pickle_put_op(struct buffer *out, uint8_t opcode);
+static inline void pickle_put_op(struct buffer *out, uint8_t opcode)
+{
+    buffer_append_u8(out, opcode);
+}
 void pickle_put_none(struct buffer *out);
 void pickle_put_bool(struct buffer *out, bool value);
 void pickle_put_int(struct buffer *out, int64_t value);

@@ -9,11 +9,6 @@ void pickle_put_protocol(struct buffer *out, int protocol)
     buffer_append_u8(out, (uint8_t)protocol);
 }
 
-void pickle_put_op(struct buffer *out, uint8_t opcode)
-{
-    buffer_append_u8(out, opcode);
-}
-
 void pickle_put_none(struct buffer *out)
 {
     pickle_put_op(out, OP_NONE);
@@ -123,7 +118,8 @@ void pickle_get_memo(struct buffer *out, uint32_t index)
         pickle_put_op(out, OP_BINGET);
         buffer_append_u8(out, (uint8_t)index);
     } else {
-        pickle_put_op(out, OP_LONG_BINGET);
-        buffer_append_u32(out, index);
+        unsigned char bytes[5] = {OP_LONG_BINGET};
+        store_u32(bytes + 1, index);
+        buffer_append(out, bytes, sizeof bytes);
     }
 }

@@ -58,12 +58,16 @@ static uint32_t zip64_field_size(const struct stream_record *record)
     return size != 0 ? size + 4 : 0;
 }
 
-/* The padding field's contents: the data begins at a multiple of the alignment behind it. */
-static uint32_t padding_size(const struct stream_record *record)
+/* Where the contents of the padding field begin, of a name of so many bytes. */
+static uint64_t padding_start(const struct stream_record *record, size_t length)
 {
-    uint64_t end = record->header_offset + LOCAL_HEADER_SIZE + name_length(record) +
-                   zip64_field_size(record) + 4;
-    return (uint32_t)(-end % ALIGNMENT);
+    return record->header_offset + LOCAL_HEADER_SIZE + length + zip64_field_size(record) + 4;
+}
+
+/* How many there are: the data begins at a multiple of the alignment behind them. */
+static uint32_t padding_from(uint64_t start)
+{
+    return (uint32_t)(-start % ALIGNMENT);
 }
 
 static uint32_t descriptor_size(const struct stream_record *record)
@@ -78,8 +82,10 @@ static uint64_t place(struct stream_records *records, uint64_t position, const c
 {
     struct stream_record *record = &records->items[records->count++];
     *record = (struct stream_record){.name = name, .size = size, .header_offset = position};
-    record->data_offset = position + LOCAL_HEADER_SIZE + name_length(record) +
-                          zip64_field_size(record) + 4 + padding_size(record);
+    size_t length = name_length(record);
+    uint64_t start = padding_start(record, length);
+    record->data_offset = start + padding_from(start);
+    records->directory_size += ENTRY_SIZE + length + zip64_field_size(record);
     return record->data_offset + size + descriptor_size(record);
 }
 
@@ -89,19 +95,18 @@ void stream_records_place(struct stream_records *records, struct stream_record *
     records->items = items;
     records->count = 0;
     records->data_count = data_count;
+    records->directory_size = 0;
     uint64_t position = place(records, 0, "data.pkl", pickle_size);
     position = place(records, position, ".format_version", 1);
     position = place(records, position, ".storage_alignment", 2);
     position = place(records, position, "byteorder", 6);
+    records->data_entry = records->directory_size;
     for (size_t i = 0; i < data_count; i++)
         position = place(records, position, data[i].name, data[i].size);
     position = place(records, position, "version", 2);
+    records->id_entry = records->directory_size;
     position = place(records, position, ".data/serialization_id", SERIALIZATION_ID_SIZE);
     records->directory_offset = position;
-    records->directory_size = 0;
-    for (size_t i = 0; i < records->count; i++)
-        records->directory_size +=
-            ENTRY_SIZE + name_length(&records->items[i]) + zip64_field_size(&records->items[i]);
     records->length = position + records->directory_size + END_RECORDS_SIZE;
 }
 
@@ -119,11 +124,13 @@ void stream_records_fill(struct stream_records *records, const void *pickle)
     record = fill(record, "64");
     record = fill(record, "little");
     fill(record + records->data_count, "3\n");
+    records->names_hash = stream_names_hash(records->items, records->count - 1);
 }
 
 void stream_records_seal(struct stream_records *records)
 {
-    stream_serialization_id(records->items, records->count - 1, records->serialization_id);
+    stream_serialization_id(records->items, records->count - 1, records->names_hash,
+                            records->serialization_id);
     fill(&records->items[records->count - 1], records->serialization_id);
 }
 
@@ -132,18 +139,15 @@ void stream_records_reseal(struct stream_records *records, uint32_t crc, unsigne
     const struct stream_record *id = &records->items[records->count - 1];
     struct stream_record *data = &records->items[STREAM_DATA_RECORD];
     const uint64_t start = data->data_offset + data->size;
-    unsigned char *entry = tail + (records->directory_offset - start);
+    unsigned char *entry = tail + (records->directory_offset - start); /* the first one */
     data->crc = crc;
     stream_records_seal(records);
     if (data->size != 0)
         store_u32(tail + DESCRIPTOR_CRC, crc);
     memcpy(tail + (id->data_offset - start), id->bytes, (size_t)id->size);
     store_u32(tail + (id->data_offset + id->size - start) + DESCRIPTOR_CRC, id->crc);
-    for (size_t i = 0; i < records->count; i++) {
-        store_u32(entry + ENTRY_CRC, records->items[i].crc);
-        entry +=
-            ENTRY_SIZE + name_length(&records->items[i]) + zip64_field_size(&records->items[i]);
-    }
+    store_u32(entry + records->data_entry + ENTRY_CRC, crc);
+    store_u32(entry + records->id_entry + ENTRY_CRC, id->crc);
 }
 
 static void put_name(struct buffer *out, const struct stream_record *record)
@@ -174,7 +178,7 @@ static void put_zip64(struct buffer *out, const struct stream_record *record,
 
 void stream_put_header(struct buffer *out, const struct stream_record *record)
 {
-    uint32_t padding = padding_size(record);
+    uint32_t padding = padding_from(padding_start(record, name_length(record)));
     buffer_append_u32(out, LOCAL_SIGNATURE);
     buffer_append_u16(out, 0); /* version needed */
     buffer_append_u16(out, flags(record));

@@ -26,7 +26,10 @@ struct stream_records {
     size_t data_count;
     uint64_t directory_offset;
     uint64_t directory_size;
-    uint64_t length; /* of the stream */
+    uint64_t data_entry; /* of the first record of elements, in the directory */
+    uint64_t id_entry;   /* of the last record */
+    uint64_t length;     /* of the stream */
+    uint64_t names_hash; /* of all names but the last one */
     char serialization_id[SERIALIZATION_ID_SIZE + 1];
 };
 
@@ -57,7 +60,8 @@ void stream_put_directory(struct buffer *out, const struct stream_records *recor
 void stream_put_record(struct buffer *out, const struct stream_record *record);
 
 /* The contents of the last record, from the names and checksums of those before it: 40 digits. */
-void stream_serialization_id(const struct stream_record *records, size_t count,
+uint64_t stream_names_hash(const struct stream_record *records, size_t count);
+void stream_serialization_id(const struct stream_record *records, size_t count, uint64_t names_hash,
                              char id[SERIALIZATION_ID_SIZE + 1]);
 
 #endif

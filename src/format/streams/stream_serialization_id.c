@@ -2,8 +2,6 @@
 /* The number in torch.save's last record. Nothing reads it; it is computed so that our files equal
  * PyTorch's to the last byte. It depends on the C++ library that PyTorch is built with: it combines
  * std::hash of each name in the iteration order of an unordered_set. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "format/streams/stream_records.h"
@@ -37,7 +35,7 @@ static uint64_t hash_name(const char *name)
 }
 
 /* A new name goes in front of the first one of its bucket, or else in front of all. */
-static uint64_t hash_names(const struct stream_record *records, size_t count)
+uint64_t stream_names_hash(const struct stream_record *records, size_t count)
 {
     uint64_t order[BUCKETS];
     count = count < BUCKETS ? count : BUCKETS;
@@ -57,13 +55,21 @@ static uint64_t hash_names(const struct stream_record *records, size_t count)
     return seed;
 }
 
-void stream_serialization_id(const struct stream_record *records, size_t count,
+/* All digits of 64 bits, with zeros in front. */
+static void put_digits(uint64_t value, char *digits)
+{
+    for (size_t i = SERIALIZATION_ID_SIZE / 2; i-- > 0; value /= 10)
+        digits[i] = (char)('0' + value % 10);
+}
+
+void stream_serialization_id(const struct stream_record *records, size_t count, uint64_t names_hash,
                              char id[SERIALIZATION_ID_SIZE + 1])
 {
     uint64_t contents = 0;
     for (size_t i = 0; i < count; i++)
         if (records[i].size != 0)
             contents = combine(contents, records[i].crc);
-    snprintf(id, SERIALIZATION_ID_SIZE + 1, "%020" PRIu64 "%020" PRIu64, hash_names(records, count),
-             contents);
+    put_digits(names_hash, id);
+    put_digits(contents, id + SERIALIZATION_ID_SIZE / 2);
+    id[SERIALIZATION_ID_SIZE] = '\0';
 }

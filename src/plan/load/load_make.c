@@ -294,9 +294,14 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
+/* Mostly, names are wanted in the order in which they were saved. */
 void load_plan_sort(struct load_plan *plan, const struct metadata *metadata)
 {
-    if (plan->count > 1)
+    size_t i = 1;
+    while (i < plan->count &&
+           compare_items(&plan->items[i - 1], &plan->items[i], (void *)metadata) <= 0)
+        i++;
+    if (i < plan->count)
         qsort_r(plan->items, plan->count, sizeof *plan->items, compare_items, (void *)metadata);
 }
 

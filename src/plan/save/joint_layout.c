@@ -40,15 +40,19 @@ static void divisions_free(struct divisions *divisions)
 
 static void append_layout(struct buffer *out, const struct write_item *item)
 {
+    enum { PLACEMENT = 24 };
     const dcp_layout *layout = item->layout;
+    unsigned char bytes[4 + PLACEMENT * DCP_MAX_MESH_DIMS], *at = bytes + 4;
+    int32_t ndim = layout != NULL ? layout->mesh.ndim : 0;
     buffer_append(out, item->global_shape, (size_t)item->ndim * sizeof *item->global_shape);
-    buffer_append_u32(out, layout != NULL ? (uint32_t)layout->mesh.ndim : 0);
-    for (int32_t i = 0; layout != NULL && i < layout->mesh.ndim; i++) {
-        buffer_append_u64(out, (uint64_t)layout->mesh.shape[i]);
-        buffer_append_u32(out, (uint32_t)layout->placements[i].kind);
-        buffer_append_u32(out, (uint32_t)layout->placements[i].dim);
-        buffer_append_u64(out, (uint64_t)layout->placements[i].split_factor);
+    store_u32(bytes, (uint32_t)ndim);
+    for (int32_t i = 0; i < ndim; i++, at += PLACEMENT) {
+        store_u64(at, (uint64_t)layout->mesh.shape[i]);
+        store_u32(at + 8, (uint32_t)layout->placements[i].kind);
+        store_u32(at + 12, (uint32_t)layout->placements[i].dim);
+        store_u64(at + 16, (uint64_t)layout->placements[i].split_factor);
     }
+    buffer_append(out, bytes, (size_t)(at - bytes));
 }
 
 /* The box of one rank. The layout was accepted before, so this cannot fail. */
@@ -232,7 +236,8 @@ dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *
 {
     struct divisions divisions;
     size_t place = SIZE_MAX;
-    dcp_status status = DCP_OK;
+    dcp_status status = joint_plan_reserve(joint, plan->count);
+    joint->is_local = plan->is_local;
     divisions_init(&divisions);
     for (size_t i = 0; i < plan->count && status == DCP_OK; i++)
         status = add_item(joint, &divisions, &plan->items[i], (uint32_t)i, &place);

@@ -65,22 +65,36 @@ static dcp_status check_agreement(const struct joint_entry *ours, const struct j
     return DCP_OK;
 }
 
+dcp_status joint_plan_reserve(struct joint_plan *joint, size_t capacity)
+{
+    struct joint_entry *entries =
+        memory_reallocate_array(joint->entries, capacity, sizeof *entries);
+    if (entries == NULL)
+        return error_no_memory(capacity * sizeof *entries, "names of all ranks");
+    joint->entries = entries;
+    joint->capacity = capacity;
+    return DCP_OK;
+}
+
 static dcp_status add_entry(struct joint_plan *joint, const struct joint_entry *described)
 {
-    if (joint->count == joint->capacity) {
-        size_t capacity = joint->capacity != 0 ? joint->capacity * 2 : ENTRIES_FIRST;
-        struct joint_entry *entries =
-            memory_reallocate_array(joint->entries, capacity, sizeof *entries);
-        if (entries == NULL)
-            return error_no_memory(capacity * sizeof *entries, "names of all ranks");
-        joint->entries = entries;
-        joint->capacity = capacity;
-    }
+    if (joint->count == joint->capacity)
+        RETURN_IF_ERROR(
+            joint_plan_reserve(joint, joint->capacity != 0 ? joint->capacity * 2 : ENTRIES_FIRST));
     struct joint_entry *entry = &joint->entries[joint->count++];
     *entry = *described;
     entry->runs = NULL;
     entry->run_count = entry->run_capacity = 0;
     return DCP_OK;
+}
+
+/* The entry of a description that has the name of the last one, or of none before. */
+static dcp_status place_local(struct joint_plan *joint, const struct joint_entry *described,
+                              size_t *place)
+{
+    bool existing = joint->count != 0 && joint->entries[joint->count - 1].name == described->name;
+    *place = existing ? joint->count - 1 : joint->count;
+    return existing ? DCP_OK : add_entry(joint, described);
 }
 
 /* Finds or adds the entry of a description's name. Ranks mostly hold the same names in the same
@@ -89,6 +103,8 @@ static dcp_status place_entry(struct joint_plan *joint, const struct joint_entry
                               size_t guess, size_t *place)
 {
     uint64_t value = guess;
+    if (joint->is_local)
+        return place_local(joint, described, place);
     bool existing =
         guess < joint->count && strcmp(joint->entries[guess].name, described->name) == 0;
     if (!existing) {

@@ -46,7 +46,8 @@ struct joint_plan {
     size_t count;
     size_t capacity;
     uint32_t rank_count;     /* ranks are 0 to rank_count - 1 */
-    struct name_table names; /* -> entry */
+    bool is_local;           /* of the plan of a flat state, where no name comes twice */
+    struct name_table names; /* -> entry; empty in a local one */
     struct arena arena;
 };
 
@@ -62,7 +63,8 @@ dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan
  * apart from lengths of objects; *lengths: the digest of these. */
 dcp_status save_plan_implies_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
                                  bool *implies, uint64_t *digest, uint64_t *lengths);
-/* Adds what all ranks hold, from the plan of one rank that implies it. Borrows from that plan. */
+/* Adds to an empty plan what all ranks hold, from the plan of one rank that implies it. Borrows
+ * from that plan. */
 dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
 /* Adds what all ranks hold if the tensors of a plan, which are whole, are divided by rows of the
  * first dimension: consecutive parts, as torch.chunk makes them. Objects are the lowest rank's.
@@ -71,6 +73,8 @@ dcp_status joint_plan_add_rows(struct joint_plan *joint, const struct save_plan 
 /* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the message. */
 dcp_status save_plan_name_mesh(const struct save_plan *plan, uint32_t rank_count,
                                dcp_status status);
+/* Room for so many names; there are no more. */
+dcp_status joint_plan_reserve(struct joint_plan *joint, size_t capacity);
 /* Adds the joint plan of higher ranks, with the same errors. Borrows from it. */
 dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *higher);
 /* Adds holders for an item's name; their ranks must be higher than those before. *place: in, the

@@ -103,7 +103,7 @@ static dcp_status read_order(struct reader *reader, const struct save_plan *plan
     order->data_offset = reader_varint(reader);
     order->room = reader_varint(reader);
     const struct write_item *item = &plan->items[order->item];
-    if (reader->failed || (item->is_tensor && !write_item_offers(item, order->box)))
+    if (reader->failed || (order->is_part && !write_item_offers(item, order->box)))
         return wire_fault(reader, message, "a box is not inside its item");
     if (!checked_add_u64(end, gap, &order->offset) || !room_holds_item(item, order))
         return wire_fault(reader, message, "the space for a stream is too small for its item");

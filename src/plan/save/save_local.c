@@ -52,7 +52,7 @@ static dcp_status check_dtype(const struct flat_entry *entry)
 dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object_lengths,
                            struct save_plan *plan)
 {
-    *plan = (struct save_plan){0};
+    *plan = (struct save_plan){.is_local = true};
     arena_init(&plan->arena, 0);
     size_t count = count_items(flat);
     if (count > UINT32_MAX)

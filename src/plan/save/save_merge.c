@@ -54,6 +54,8 @@ static dcp_status run(struct merge *merge, const struct joint_plan *joint,
     RETURN_IF_ERROR(merge_choose_writers(merge));
     if (with_metadata)
         RETURN_IF_ERROR(merge_make_metadata(merge, &pieces));
+    if (sink->begin != NULL)
+        RETURN_IF_ERROR(sink->begin(sink->context));
     return merge_make_orders(merge, sink, pieces);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The metadata of a merge but for files and offsets. It is kept when the plans are gone, so that
+/* The metadata of a merge but for files and offsets. If it is kept when the plans are gone,
  * everything but numbers is copied. */
 #include <string.h>
 
@@ -20,6 +20,21 @@ static dcp_status copy_path(struct arena *arena, const struct joint_entry *item,
         complete = path[i].key != NULL || item->path[i].key == NULL;
     }
     return complete ? DCP_OK : error_no_memory(item->path_length * sizeof *path, "a path");
+}
+
+static void borrow_entry(const struct merge_entry *merged, struct metadata_entry *entry)
+{
+    const struct joint_entry *item = merged->joint;
+    *entry = (struct metadata_entry){
+        .name = item->name,
+        .path = item->path,
+        .path_length = item->path_length,
+        .is_tensor = item->is_tensor,
+        .requires_grad = item->requires_grad,
+        .dtype = item->dtype,
+        .ndim = item->ndim,
+        .global_shape = item->is_tensor ? item->global_shape : NULL,
+    };
 }
 
 static dcp_status copy_entry(struct arena *arena, const struct merge_entry *merged,
@@ -70,7 +85,10 @@ dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece 
     if (metadata->entries == NULL || *pieces == NULL)
         return error_no_memory(merge->piece_count * sizeof(**pieces), "pieces of a checkpoint");
     for (size_t i = 0; i < merge->entry_count; i++) {
-        RETURN_IF_ERROR(copy_entry(arena, &merge->entries[i], &metadata->entries[i]));
+        if (merge->options->borrows)
+            borrow_entry(&merge->entries[i], &metadata->entries[i]);
+        else
+            RETURN_IF_ERROR(copy_entry(arena, &merge->entries[i], &metadata->entries[i]));
         metadata->count++;
     }
     list_pieces(merge, *pieces);

@@ -28,6 +28,7 @@ struct save_plan_options {
     bool objects_may_grow; /* the plan will be used again, so objects get spare space */
     bool allow_partial;    /* tensors need not be covered */
     bool of_wholes;        /* items are whole tensors, of which each rank has boxes */
+    bool borrows;          /* the plan outlives the metadata, which need not copy what it says */
     bool settled;          /* the writers are decided: replicas are an error */
     plan_stream_layout layout;
 };
@@ -44,6 +45,8 @@ dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *pl
 /* Receives each rank's orders, rank by rank, as they are made. Orders are valid during the call,
  * their boxes as long as the metadata. */
 struct order_sink {
+    dcp_status (*begin)(void *context); /* before the first; may set options->generation, which
+                                         * nothing needs before. NULL: nothing to do */
     dcp_status (*take)(void *context, uint32_t rank, const struct write_orders *orders);
     void *context;
     uint32_t only_rank; /* the rank whose orders are wanted if metadata is NULL */
@@ -53,9 +56,9 @@ struct order_sink {
  * balances bytes, assigns files and offsets (data of large tensors at multiples of 4096 of the
  * file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint
  * plan gives the same orders on every rank. metadata: complete except for save_id; it owns
- * everything that it points to. Its files are ordered by rank, then by number. NULL: only the
- * orders of one rank are wanted. A tensor without elements becomes one piece, the whole tensor,
- * even if the rank's chunk is another empty box. */
+ * everything that it points to, unless options->borrows. Its files are ordered by rank, then by
+ * number. NULL: only the orders of one rank are wanted. A tensor without elements becomes one
+ * piece, the whole tensor, even if the rank's chunk is another empty box. */
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
                             const struct order_sink *sink, struct metadata *metadata);
 

@@ -10,6 +10,7 @@
 static dcp_status number_entries(struct metadata *contents, const struct write_order *orders,
                                  size_t count, const struct shard_source *sources, size_t *entry_of)
 {
+    RETURN_IF_ERROR(name_table_reserve(&contents->by_name, count));
     for (size_t i = 0; i < count; i++) {
         const struct write_item *item = sources[orders[i].item].item;
         uint64_t index = contents->count;

@@ -63,6 +63,46 @@ static int compare_digests(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+static void sort_few(uint64_t *digests, size_t count)
+{
+    enum { FEW = 64 };
+    if (count > FEW) {
+        qsort(digests, count, sizeof *digests, compare_digests);
+        return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        uint64_t digest = digests[i];
+        size_t at = i;
+        for (; at > 0 && digests[at - 1] > digest; at--)
+            digests[at] = digests[at - 1];
+        digests[at] = digest;
+    }
+}
+
+/* Digests are evenly distributed, so that by their first bytes they are dealt into small ranges, in
+ * place. Of others, qsort() has more to do. */
+static void sort_digests(uint64_t *digests, size_t count)
+{
+    enum { RANGES = 256, SHIFT = 56 };
+    size_t start[RANGES + 1] = {0}, next[RANGES];
+    for (size_t i = 0; i < count; i++)
+        start[(digests[i] >> SHIFT) + 1]++;
+    for (size_t range = 0; range < RANGES; range++) {
+        next[range] = start[range];
+        start[range + 1] += start[range];
+    }
+    for (size_t range = 0; range < RANGES; range++)
+        while (next[range] < start[range + 1]) {
+            size_t from = next[range];
+            uint64_t digest = digests[from];
+            size_t to = next[digest >> SHIFT]++;
+            digests[from] = digests[to];
+            digests[to] = digest;
+        }
+    for (size_t range = 0; range < RANGES; range++)
+        sort_few(digests + start[range], start[range + 1] - start[range]);
+}
+
 static dcp_status take_pieces(struct shard_file *file, const struct metadata *contents)
 {
     size_t total = 0;
@@ -76,8 +116,7 @@ static dcp_status take_pieces(struct shard_file *file, const struct metadata *co
         for (size_t p = 0; p < entry->piece_count; p++)
             file->pieces[file->piece_count++] = piece_digest(entry, &entry->pieces[p]);
     }
-    if (total > 1)
-        qsort(file->pieces, total, sizeof *file->pieces, compare_digests);
+    sort_digests(file->pieces, total);
     return DCP_OK;
 }
 

@@ -99,9 +99,11 @@ static bool is_of_same_piece(const struct shard_request *request)
 uint64_t shard_request_most_parts(const struct shard_request *request)
 {
     uint64_t bytes = stored_bytes(request);
+    if (bytes < DIVIDED_SIZE)
+        return 1;
     int32_t dim = shard_parts_dim(request->region);
     bool packed = request->piece->zstd || (request->piece->view && request->piece->view->deflated);
-    if (bytes < DIVIDED_SIZE || packed || dim < 0)
+    if (packed || dim < 0)
         return 1;
     uint64_t parts = bytes / PART_SIZE, most = (uint64_t)request->region.sizes[dim];
     return parts < most ? parts : most;
