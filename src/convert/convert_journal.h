@@ -24,9 +24,9 @@ struct convert_journal {
     struct arena arena;
 };
 
-/* Continues what there is, or begins. fingerprint: of convert_fingerprint(). DCP_ERR_BUSY: another process writes it; DCP_ERR_EXISTS: it
- * is of another source, of other options or of another version. convert_journal_close() also after
- * a failure. */
+/* Continues what there is, or begins. fingerprint: of convert_fingerprint(). DCP_ERR_BUSY: another
+ * process writes it; DCP_ERR_EXISTS: it is of another source, of other options or of another
+ * version. convert_journal_close() also after a failure. */
 dcp_status convert_journal_open(struct convert_journal *journal, uint64_t fingerprint,
                                 const char *target);
 /* Blocks are done, and durable: those up to `blocks`. crcs: of those behind journal->blocks. */
