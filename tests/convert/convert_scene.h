@@ -35,5 +35,9 @@ void scene_expect_names(const char *path, size_t count);
 void scene_write(const char *directory, const char *name, const char *text);
 /* Reads a file as a whole; free() it. */
 char *scene_read(const char *path, size_t *size);
+/* That two files have the same bytes. */
+void scene_same_file(const char *left, const char *right);
+/* A dcp_progress_function that ends a conversion at the first block that it writes. */
+bool scene_end_at_first(void *context, const dcp_progress *told);
 
 #endif

@@ -102,25 +102,6 @@ static void streams_are_read_in_order(void **state)
     free(rules);
 }
 
-/* Ends it at the first block: what follows within a hundredth of a second would not be told. */
-static bool end_at_first(void *context, const dcp_progress *told)
-{
-    (void)context;
-    if (told->phase == DCP_PHASE_WRITING && told->bytes_done == 0)
-        usleep(11000);
-    return told->phase != DCP_PHASE_WRITING || told->bytes_done == 0;
-}
-
-static void expect_same_file(const char *left, const char *right)
-{
-    size_t size, also;
-    char *one = scene_read(left, &size), *other = scene_read(right, &also);
-    assert_int_equal(size, also);
-    assert_memory_equal(one, other, size);
-    free(one);
-    free(other);
-}
-
 static void what_is_written_is_the_same(void **state)
 {
     static const char *const names[] = {"file.pt", "file.safetensors"};
@@ -137,16 +118,16 @@ static void what_is_written_is_the_same(void **state)
         snprintf(found, sizeof found, "%s/of-packed-%s", (const char *)*state, names[i]);
         must(dcp_convert(plain, expected, &options, NULL));
         must(dcp_convert(packed, found, &options, NULL));
-        expect_same_file(expected, found);
+        scene_same_file(expected, found);
         assert_int_equal(unlink(found), 0);
         options.resume = true;
         options.thread_count = 1;
-        options.progress = end_at_first;
+        options.progress = scene_end_at_first;
         int calls = 1;
         for (; dcp_convert(packed, found, &options, NULL) == DCP_ERR_CANCELLED; calls++)
             assert_true(calls < 1000);
         assert_true(calls > 3);
-        expect_same_file(expected, found);
+        scene_same_file(expected, found);
     }
     free(rules);
     free(plain);

@@ -17,26 +17,6 @@
 #include "convert/convert_scene.h"
 #include "fault/failing_allocator.h"
 
-/* Ends it at the first block that it writes: what follows within a hundredth of a second would not
- * be told. */
-static bool end_at_first(void *context, const dcp_progress *told)
-{
-    (void)context;
-    if (told->phase == DCP_PHASE_WRITING && told->bytes_done == 0)
-        usleep(11000);
-    return told->phase != DCP_PHASE_WRITING || told->bytes_done == 0;
-}
-
-static void same_file(const char *left, const char *right)
-{
-    size_t size, also;
-    char *one = scene_read(left, &size), *other = scene_read(right, &also);
-    assert_int_equal(size, also);
-    assert_memory_equal(one, other, size);
-    free(one);
-    free(other);
-}
-
 /* A path of the test's directory that stays. */
 static char *keep(void **state, const char *name)
 {
@@ -50,7 +30,7 @@ static dcp_convert_options options_of(dcp_form form)
                                  .model_only = true,
                                  .thread_count = 1,
                                  .shard_size = form == DCP_FORM_HF ? 3 << 20 : 0,
-                                 .progress = end_at_first};
+                                 .progress = scene_end_at_first};
 }
 
 /* Every call is ended when it has done something. Returns how many there were. */
@@ -92,7 +72,7 @@ static void test_in_steps(void **state)
         assert_true(convert_in_steps(source, to, options) > 3);
         scene_expect_size(partial, -1);
         must(dcp_convert(source, whole, &plain, NULL));
-        same_file(to, whole);
+        scene_same_file(to, whole);
         assert_int_equal(unlink(whole), 0);
         free(to);
         free(whole);
@@ -189,7 +169,7 @@ static void test_damaged_journal(void **state)
     must(dcp_convert(source, whole, &plain, NULL));
     for (int trial = 0; trial < 4; trial++) {
         size_t size;
-        options.progress = end_at_first;
+        options.progress = scene_end_at_first;
         for (int calls = 0; calls < 3; calls++)
             must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_CANCELLED, "are kept in");
         char *bytes = scene_read(journal, &size);
@@ -201,7 +181,7 @@ static void test_damaged_journal(void **state)
         free(bytes);
         options.progress = NULL;
         must(dcp_convert(source, to, &options, NULL));
-        same_file(to, whole);
+        scene_same_file(to, whole);
         assert_int_equal(unlink(to), 0);
     }
     free(source);
@@ -226,7 +206,7 @@ static void test_without_memory(void **state)
         assert_int_equal(failing_allocator_remove(), 0);
         assert_true(status == DCP_ERR_NO_MEMORY || (status == DCP_OK && !reached));
     }
-    same_file(to, whole);
+    scene_same_file(to, whole);
     scene_expect_names(*state, 3);
     free(source);
     free(to);
@@ -248,7 +228,7 @@ static void test_hostile_journal(void **state)
     scene_save(source, true);
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
         dcp_convert_report report;
-        options.progress = end_at_first;
+        options.progress = scene_end_at_first;
         begin(source, to);
         int file = open(journal, O_RDWR);
         assert_int_equal(ftruncate(file, 24), 0);

@@ -241,3 +241,16 @@ uint64_t random_below(uint64_t *seed, uint64_t bound)
 {
     return random_next(seed) % bound;
 }
+
+void sample_same_joint_plan(const struct joint_plan *a, const struct joint_plan *b)
+{
+    struct buffer first, second;
+    buffer_init(&first, 0);
+    buffer_init(&second, 0);
+    assert_int_equal(joint_plan_encode(a, &first), DCP_OK);
+    assert_int_equal(joint_plan_encode(b, &second), DCP_OK);
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.data, second.data, first.size);
+    buffer_free(&first);
+    buffer_free(&second);
+}

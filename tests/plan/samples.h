@@ -47,4 +47,7 @@ void check_merged(const struct samples *samples, const struct save_plan_options 
 uint64_t random_next(uint64_t *seed);
 uint64_t random_below(uint64_t *seed, uint64_t bound);
 
+/* That two joint plans say the same. */
+void sample_same_joint_plan(const struct joint_plan *a, const struct joint_plan *b);
+
 #endif
