@@ -42,13 +42,8 @@ static dcp_status copy_entry(struct arena *arena, const struct merge_entry *merg
 {
     const struct joint_entry *item = merged->joint;
     size_t name_length = strlen(item->name);
-    *entry = (struct metadata_entry){
-        .name = arena_copy_text(arena, item->name, name_length),
-        .is_tensor = item->is_tensor,
-        .requires_grad = item->requires_grad,
-        .dtype = item->dtype,
-        .ndim = item->ndim,
-    };
+    borrow_entry(merged, entry);
+    entry->name = arena_copy_text(arena, item->name, name_length);
     if (item->is_tensor)
         entry->global_shape =
             arena_copy(arena, item->global_shape, (size_t)item->ndim * sizeof(int64_t));
