@@ -110,7 +110,8 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
 /* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
  * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 4 MiB of
- * buffers. Pieces are of 512 KiB at most. */
+ * buffers. Pieces are of 512 KiB at most, and all but the first begin at a multiple of that from
+ * the page on that the range begins in. bytes NULL: they are only visited. */
 typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
@@ -133,6 +134,9 @@ void shard_file_expect(struct shard_file *file, struct cached_group *group, uint
 /* A stream that will be read: the same of its ends if it is large, with the blocks that its data
  * begins and ends in. */
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
+/* A range that will be read in parts: all of it, and what is near it, so that it counts as being in
+ * the page cache. */
+void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end);
 /* Memory that the reading of large ranges ahead of their turn takes, for each thread. */
 uint64_t shard_read_ahead_memory(uint32_t io);
 /* Frees what reading ahead has left for later reads. */

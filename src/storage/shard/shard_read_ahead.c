@@ -34,7 +34,7 @@ struct read_lane {
 
 enum piece_way {
     PIECE_AT_ITS_TURN, /* from the page cache */
-    PIECE_SKEWED,      /* the same, through a buffer */
+    PIECE_BUFFERED,    /* the same, through a buffer */
     PIECE_QUEUED,      /* from the page cache, meanwhile */
     PIECE_DIRECT       /* around it, through a buffer */
 };
@@ -44,7 +44,7 @@ enum piece_way {
 struct reading {
     struct shard_file *file;
     struct read_lane *lane;
-    unsigned char *bytes;
+    unsigned char *bytes; /* NULL: pieces are visited in the buffers, and go nowhere */
     size_t size;
     uint64_t offset;
     size_t started;
@@ -198,6 +198,15 @@ void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t
     expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
 }
 
+void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end)
+{
+    uint64_t size = shard_file_size(file);
+    for (uint64_t at = start / GROUP * GROUP; at < end && at < size; at += GROUP) {
+        struct cached_group group = {.start = UINT64_MAX};
+        shard_file_expect(file, &group, at, (size_t)(size - at < GROUP ? size - at : GROUP));
+    }
+}
+
 /* The system's copy into memory that is aligned otherwise than the file is slow on many processors,
  * slower than one that stays in a core's cache and another from there. */
 static bool is_skewed(const struct reading *reading)
@@ -212,10 +221,10 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
     struct shard_file *file = reading->file;
     uint64_t position = reading->offset + at;
     if (file->reader->how.plain)
-        return PIECE_AT_ITS_TURN;
+        return reading->bytes ? PIECE_AT_ITS_TURN : PIECE_BUFFERED;
     if (!reading->demanded &&
         (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
-        return is_skewed(reading) ? PIECE_SKEWED : PIECE_AT_ITS_TURN;
+        return !reading->bytes || is_skewed(reading) ? PIECE_BUFFERED : PIECE_AT_ITS_TURN;
     if (!storage_file_wants_alignment(&file->file))
         return PIECE_QUEUED;
     uint64_t end = position + piece_at(reading, at);
@@ -236,6 +245,13 @@ static dcp_status start_direct(struct reading *reading, size_t at)
     return DCP_OK;
 }
 
+/* Where a piece that needs no alignment goes. */
+static unsigned char *queued_place(const struct reading *reading, size_t at)
+{
+    return reading->bytes ? reading->bytes + at
+                          : reading->lane->buffers + slot_of(reading, at) * PIECE;
+}
+
 static dcp_status start_piece(struct reading *reading, size_t at)
 {
     enum piece_way way = choose_way(reading, at);
@@ -245,13 +261,15 @@ static dcp_status start_piece(struct reading *reading, size_t at)
         return DCP_OK;
     if (!reading->lane)
         RETURN_IF_ERROR(take_lane(reading));
-    if (way == PIECE_SKEWED)
-        return make_buffers(reading);
+    if (way == PIECE_BUFFERED || !reading->bytes)
+        RETURN_IF_ERROR(make_buffers(reading));
+    if (way == PIECE_BUFFERED)
+        return DCP_OK;
     RETURN_IF_ERROR(open_queue(reading));
     if (way == PIECE_DIRECT)
         return start_direct(reading, at);
     storage_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
-                       reading->bytes + at, piece_at(reading, at), reading->offset + at);
+                       queued_place(reading, at), piece_at(reading, at), reading->offset + at);
     return DCP_OK;
 }
 
@@ -259,7 +277,7 @@ static dcp_status start_piece(struct reading *reading, size_t at)
 static bool is_next_at_its_turn(const struct reading *reading)
 {
     return reading->started > reading->visited &&
-           reading->ways[slot_of(reading, reading->visited)] <= PIECE_SKEWED;
+           reading->ways[slot_of(reading, reading->visited)] <= PIECE_BUFFERED;
 }
 
 static dcp_status start_pieces(struct reading *reading)
@@ -289,7 +307,7 @@ static dcp_status read_at_its_turn(struct reading *reading, size_t at)
 
 /* The first buffer, which stays in a core's cache from piece to piece, unless transfers of later
  * pieces are under way. */
-static unsigned char *skewed_buffer(const struct reading *reading, size_t at)
+static unsigned char *buffer_at_its_turn(const struct reading *reading, size_t at)
 {
     bool alone = reading->started - at == piece_at(reading, at);
     return reading->lane->buffers + (alone ? 0 : slot_of(reading, at) * PIECE);
@@ -302,15 +320,16 @@ static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char
     size_t slot = slot_of(reading, at);
     enum piece_way way = reading->ways[slot];
     uint64_t position = reading->offset + at;
-    *found = reading->bytes + at;
-    if (!reading->lane || way == PIECE_AT_ITS_TURN)
+    if (!reading->lane || way == PIECE_AT_ITS_TURN) {
+        *found = reading->bytes + at;
         return read_at_its_turn(reading, at);
-    if (way == PIECE_SKEWED) {
-        *found = skewed_buffer(reading, at);
+    }
+    if (way == PIECE_BUFFERED) {
+        *found = buffer_at_its_turn(reading, at);
         return storage_file_read(&reading->file->file, *found, piece_at(reading, at), position);
     }
-    if (way == PIECE_DIRECT)
-        *found = reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE;
+    *found = way == PIECE_DIRECT ? reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE
+                                 : queued_place(reading, at);
     return storage_queue_finish(reading->lane->queue, &reading->transfers[slot]);
 }
 
@@ -321,7 +340,7 @@ static dcp_status visit_piece(struct reading *reading, shard_piece_visitor visit
     unsigned char *found;
     RETURN_IF_ERROR(finish_piece(reading, at, &found));
     RETURN_IF_ERROR(visit(context, reading->offset + at, found, piece));
-    if (found != reading->bytes + at)
+    if (reading->bytes && found != reading->bytes + at)
         stream_copy(reading->bytes + at, found, piece);
     reading->visited += piece;
     return DCP_OK;

@@ -74,6 +74,10 @@ bool verification_tell(struct verify_progress *progress);
 /* Checks a file but for its blocks: it exists, and its length and footer are right. *usable: its
  * pieces can be checked. */
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
+/* Announces what will be read of the pieces of a job, which lie from `from` to `end`: bytes that
+ * are read with their blocks and once more with their records come from the page cache. */
+dcp_status verify_expect(struct verification *verification, const struct placed_piece *placed,
+                         size_t count, uint64_t from, uint64_t end);
 /* Checks the blocks that begin in [from, end) of a file; those with the end of its contents for
  * UINT64_MAX. spans: in the order of the file, whose checksums are taken. */
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,

@@ -89,7 +89,11 @@ static dcp_status check_pieces(const struct file_check *check, struct verificati
         return error_no_memory(job->count * sizeof *spans, "places of tensors");
     for (size_t i = 0; i < job->count; i++)
         verify_expect_data(&placed[i], &spans[i]);
-    dcp_status status = verify_blocks(own, job->file, job->from, job->end, spans, job->count);
+    dcp_status status = DCP_OK;
+    if (job->count > 0)
+        status = verify_expect(own, placed, job->count, job->from, job->end);
+    if (status == DCP_OK)
+        status = verify_blocks(own, job->file, job->from, job->end, spans, job->count);
     for (size_t i = 0; i < job->count && status == DCP_OK; i++) {
         uint64_t done = job->bytes - own->left;
         bool divided = i == 0 && joined_count > 0;

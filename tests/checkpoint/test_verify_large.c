@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The check of tensors that are too large for a look through the page cache: they are read around
+ * it, into large pages, and whatever is wrong with them is found all the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dcp.h"
+#include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
+#include "storage/files/files.h"
+
+#define PATH       "run/large"
+#define SHARD      PATH "/__0_0.distcp"
+#define ELEMENTS   ((int64_t)5 << 19) /* 10 MiB of floats */
+#define DIVIDED    ((int64_t)9 << 20) /* 36 MiB, which are checked in parts */
+#define PIECE      ((size_t)512 << 10)
+#define LARGE_PAGE ((size_t)2 << 20)
+
+/* Two tensors, and small ones around them. */
+static struct simulated_file_system *disk_with(int64_t elements)
+{
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_save_options options = {.storage = simulated_storage(fs)};
+    dcp_state *root = dcp_state_new();
+    float *values = malloc((size_t)elements * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < elements; i++)
+        values[i] = (float)(i % 4099);
+    const dcp_tensor large = {
+        .dtype = DCP_F32, .ndim = 1, .global_shape = {elements}, .data = values};
+    const dcp_tensor small = {.dtype = DCP_F32, .ndim = 1, .global_shape = {7}, .data = values};
+    assert_non_null(dcp_state_tensor(root, "a", &small));
+    assert_non_null(dcp_state_tensor(root, "b", &large));
+    assert_non_null(dcp_state_tensor(root, "c", &small));
+    assert_non_null(dcp_state_tensor(root, "d", &large));
+    assert_int_equal(dcp_save(root, PATH, &options), DCP_OK);
+    dcp_state_free(root);
+    free(values);
+    return fs;
+}
+
+struct faults {
+    uint64_t blocks, records;
+};
+
+static void take_fault(void *context, const char *file, uint64_t offset, const char *name,
+                       const char *fault)
+{
+    struct faults *faults = context;
+    (void)file;
+    (void)offset;
+    if (strstr(fault, "XXH3"))
+        faults->blocks++;
+    else if (strstr(fault, "CRC-32") && (strcmp(name, "b") == 0 || strcmp(name, "d") == 0))
+        faults->records++;
+}
+
+static void bytes_go_around_the_page_cache(void **state)
+{
+    static const int64_t sizes[] = {ELEMENTS, DIVIDED};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct simulated_file_system *fs = disk_with(sizes[i]);
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        const dcp_storage storage = files_storage(ops);
+        const dcp_open_options options = {.storage = &storage};
+        uint64_t faults;
+        assert_int_equal(dcp_verify(PATH, &options, NULL, NULL, &faults), DCP_OK);
+        assert_int_equal(faults, 0);
+        struct transfer_count count = transfer_watch_count(true);
+        /* The simulated page cache has every other group of 8 MiB. */
+        assert_true((uint64_t)count.count * PIECE > (uint64_t)sizes[i] * sizeof(float) / 2);
+        assert_int_equal(count.largest, PIECE);
+        assert_int_equal(count.lowest % LARGE_PAGE, 0);
+        assert_int_equal(count.addresses % PIECE, 0);
+        simulated_free(fs);
+    }
+}
+
+static void damage(struct simulated_file_system *fs, uint64_t at)
+{
+    const struct file_ops *ops = simulated_ops(fs);
+    int descriptor;
+    size_t moved;
+    unsigned char byte;
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, SHARD, FILE_READ, &descriptor), 0);
+    assert_int_equal(ops->pread(ops->context, descriptor, &byte, 1, at, &moved), 0);
+    ops->close(ops->context, descriptor);
+    byte ^= 0x40;
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, SHARD, FILE_WRITE, &descriptor), 0);
+    assert_int_equal(ops->pwrite(ops->context, descriptor, &byte, 1, at, &moved), 0);
+    ops->close(ops->context, descriptor);
+}
+
+static void every_damaged_block_is_reported(void **state)
+{
+    static const int64_t sizes[] = {ELEMENTS, DIVIDED};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct simulated_file_system *fs = disk_with(sizes[i]);
+        const dcp_open_options options = {.storage = simulated_storage(fs)};
+        struct faults faults = {0};
+        uint64_t count, bytes = (uint64_t)sizes[i] * sizeof(float);
+        damage(fs, bytes / 7);
+        damage(fs, bytes / 2);
+        damage(fs, bytes + bytes / 3);
+        assert_int_equal(dcp_verify(PATH, &options, take_fault, &faults, &count), DCP_OK);
+        assert_int_equal(faults.blocks, 3);
+        assert_int_equal(faults.records, 2);
+        assert_int_equal(count, 5);
+        simulated_free(fs);
+    }
+}
+
+/* Hints may fail, and what a queue does not take is read without it. */
+static bool is_needed(const char *operation)
+{
+    return strncmp(operation, "close", 5) != 0 && strncmp(operation, "cached", 6) != 0 &&
+           strncmp(operation, "will_need", 9) != 0 && strncmp(operation, "queue_", 6) != 0;
+}
+
+static void what_cannot_be_read_is_a_fault(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with(ELEMENTS);
+    const dcp_open_options options = {.storage = simulated_storage(fs)};
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        uint64_t faults = 0;
+        simulated_set_fault(fs, &(struct simulated_fault){
+                                    .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
+        dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
+        const char *name = simulated_operation_name(fs, n);
+        reached = simulated_fault_reached(fs);
+        if (reached && is_needed(name) && status == DCP_OK && faults == 0)
+            fail_msg("operation %ld (%s) failed unnoticed", n, name);
+        assert_int_equal(simulated_open_descriptors(fs), 0);
+    }
+    simulated_free(fs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_go_around_the_page_cache),
+        cmocka_unit_test(every_damaged_block_is_reported),
+        cmocka_unit_test(what_cannot_be_read_is_a_fault),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
