@@ -216,7 +216,8 @@ typedef struct dcp_report_line {
  * Fills @p state from the checkpoint @p path. Collective over the group. The tree says what is
  * wanted: tensors with this rank's chunks and memory are filled in place (a chunk without memory
  * gets some, see dcp_state_chunk()), objects are replaced by what is stored, and the callbacks of
- * stateful entries are called.
+ * stateful entries are called. Memory that overlaps itself, or that the process may not write (a
+ * file that is mapped for reading), is refused before anything is read: DCP_ERR_ARGUMENT.
  *
  * Succeeds only if all elements that were written to destinations match their checksums, where
  * there are any (see dcp_verification). Bytes that were not checked are counted in figures and

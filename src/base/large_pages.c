@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/large_pages.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text_lines.h"
 
 /* PAGEMAP_SCAN of Linux 6.7, which headers of C libraries may not have yet. */
 struct scanned {
@@ -88,40 +88,18 @@ static void take_line(const char *line, struct mapping *mapping, uint64_t from, 
             mapping->large += strtoull(line + strlen(names[i]), NULL, 10) << 10;
 }
 
-/* Reads on until the text holds a line; false: there is none any more. What is longer than the
- * room is cut into lines: those are names of files, behind what counts. */
-static bool read_line(int file, char *text, size_t room, size_t *length)
-{
-    ssize_t got = 1;
-    while (!memchr(text, '\n', *length) && *length < room && got != 0) {
-        got = read(file, text + *length, room - *length);
-        if (got < 0 && errno != EINTR)
-            return false;
-        *length += got > 0 ? (size_t)got : 0;
-    }
-    return *length > 0;
-}
-
 size_t large_pages_count_by_mappings(const char *path, const void *memory, size_t size)
 {
-    enum { ROOM = 4096 };
-    char text[ROOM + 1];
-    size_t length = 0, bytes = 0;
+    struct text_lines list;
+    const char *line;
+    size_t bytes = 0;
     uint64_t from = (uintptr_t)memory, to = from + size;
     struct mapping mapping = {0};
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (!text_lines_open(&list, path))
         return 0;
-    while (read_line(file, text, ROOM, &length)) {
-        char *newline = memchr(text, '\n', length);
-        size_t line = newline ? (size_t)(newline - text) : length;
-        text[line] = '\0';
-        take_line(text, &mapping, from, to, &bytes);
-        line += newline ? 1 : 0;
-        length -= line;
-        memmove(text, text + line, length);
-    }
-    close(file);
+    while ((line = text_lines_next(&list)))
+        take_line(line, &mapping, from, to, &bytes);
+    text_lines_close(&list);
     return bytes + (size_t)least_common(&mapping, from, to);
 }
 

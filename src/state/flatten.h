@@ -61,6 +61,8 @@ dcp_status flatten_own_objects(dcp_state *root, struct flat_state *flat);
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
  * for what is left out. Finds out whether all are in the host's memory. */
 dcp_status flatten_check_destinations(struct flat_state *flat);
+/* Before a load: their memory must be writable, as far as the system says (DCP_ERR_ARGUMENT). */
+dcp_status flatten_check_writable(const struct flat_state *flat);
 /* Ranks of a mesh; INT64_MAX: more than that. */
 int64_t mesh_size(const dcp_mesh *mesh);
 /* Before a save or load with a group of this size: checks that no tensor has a mesh with more ranks

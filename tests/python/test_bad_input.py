@@ -2,6 +2,7 @@
 """What must not be done, and what one may do at a bad moment: an exception or a result, never a crash."""
 
 import array
+import ctypes
 import gc
 import logging
 import multiprocessing
@@ -57,6 +58,21 @@ class BadInput(unittest.TestCase):
         turned = np.zeros((3, 4))
         libdcp.load({"a": turned[::-1, ::-1]}, self.path)
         np.testing.assert_array_equal(turned[::-1, ::-1], np.arange(12.0).reshape(3, 4))
+
+    def test_memory_mapped_for_reading_is_no_destination(self):
+        libdcp.save({"a": np.arange(5000.0), "b": np.arange(9.0)}, self.path)
+        file = self.path.parent / "numbers"
+        np.zeros(5000).tofile(file)
+        mapped, own = np.memmap(file, np.float64, "r"), np.zeros(9)
+        # An array that says nothing of it, as those of other packages.
+        quiet = np.ctypeslib.as_array((ctypes.c_double * 5000).from_address(mapped.ctypes.data))
+        for place in (mapped, quiet):
+            with self.assertRaisesRegex((libdcp.Error, TypeError, ValueError), "only"):
+                libdcp.load({"a": place, "b": own}, self.path)
+        self.assertFalse(own.any())
+        copied = np.memmap(file, np.float64, "c")
+        libdcp.load({"a": copied, "b": own}, self.path)
+        np.testing.assert_array_equal(copied, np.arange(5000.0))
 
     def test_wrong_dtypes_and_shapes_are_refused(self):
         libdcp.save({"a": np.arange(6.0), "o": 1}, self.path)

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -113,6 +114,20 @@ class OneProcess(unittest.TestCase):
                         self.assertTrue(equal(state, found), (seed, side, package))
             self.assertEqual(elsewhere, [])
             self.assertEqual(libdcp.verify(self.path / str(seed) / "ours"), [])
+
+    def test_memory_mapped_for_reading_is_no_destination(self):
+        ours.save({"a": torch.arange(5000.0), "b": torch.ones(3)}, checkpoint_id=self.path / "a")
+        (self.path / "numbers").write_bytes(bytes(20000))
+        mapped = torch.from_numpy(np.memmap(self.path / "numbers", np.float32, "r"))
+        for load in (
+            lambda state: ours.load(state, checkpoint_id=self.path / "a"),
+            lambda state: dcp.load(state, storage_reader=ours.FileSystemReader(self.path / "a")),
+        ):
+            other = torch.zeros(3)
+            with self.assertRaises(CheckpointException) as raised:
+                load({"a": mapped, "b": other})
+            self.assertIn("a: its 20000 bytes", str(raised.exception))
+            self.assertEqual(other.sum(), 0)
 
     def test_objects_of_many_classes(self):
         mine, stock = self.both({"objects": OBJECTS, "list": [torch.ones(2), OBJECTS]}, "a")

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/unwritable.h"
+#include "state/device_memory.h"
+#include "state/flatten.h"
+
+/* The bytes that elements of a chunk lie in, of which there are some. */
+static void chunk_bytes(const struct state_tensor *tensor, const struct state_chunk *chunk,
+                        uint64_t *start, uint64_t *end)
+{
+    uint64_t size = dcp_dtype_size(tensor->dtype);
+    *start = (uintptr_t)chunk->data;
+    *end = *start + size;
+    for (int32_t i = 0; i < tensor->ndim; i++) {
+        uint64_t way = (uint64_t)(chunk->sizes[i] - 1) * (uint64_t)chunk->strides[i] * size;
+        if (chunk->strides[i] < 0)
+            *start += way;
+        else
+            *end += way;
+    }
+}
+
+static bool is_empty(const struct state_tensor *tensor, const struct state_chunk *chunk)
+{
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        if (chunk->sizes[i] == 0)
+            return true;
+    return false;
+}
+
+static dcp_status check_tensor(const char *name, const struct state_tensor *tensor,
+                               const struct unwritable *unwritable)
+{
+    for (size_t c = 0; c < tensor->chunk_count; c++) {
+        const struct state_chunk *chunk = &tensor->chunks[c];
+        uint64_t start, end;
+        if (!chunk->data || !device_is_host(&chunk->device) || is_empty(tensor, chunk))
+            continue;
+        chunk_bytes(tensor, chunk, &start, &end);
+        if (unwritable_has(unwritable, start, end))
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "%s: its %" PRIu64 " bytes of memory at 0x%" PRIx64
+                                 " are mapped for reading only, and cannot be loaded into: give "
+                                 "the tensor memory of its own",
+                                 name, end - start, start);
+    }
+    return DCP_OK;
+}
+
+dcp_status flatten_check_writable(const struct flat_state *flat)
+{
+    struct text_lines list;
+    struct unwritable unwritable;
+    dcp_status status = DCP_OK;
+    if (!text_lines_open(&list, "/proc/self/maps"))
+        return DCP_OK;
+    while (status == DCP_OK && unwritable_read(&list, &unwritable)) {
+        for (size_t i = 0; i < flat->count && status == DCP_OK; i++) {
+            const dcp_state *node = flat->entries[i].node;
+            if (node->kind == DCP_KIND_TENSOR && !flat->entries[i].left_out)
+                status = check_tensor(flat->entries[i].name, node->as.tensor, &unwritable);
+        }
+    }
+    text_lines_close(&list);
+    return status;
+}
