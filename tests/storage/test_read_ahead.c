@@ -156,6 +156,8 @@ static void reads_end_that_were_cut_short(void **state)
     for (size_t i = 0; i < 2 * tries; i++) {
         struct simulated_fault fault = faults[i % tries / IO_WAY_COUNT];
         visit.nowhere = i >= tries;
+        if (visit.nowhere && fault.error_number != EIO)
+            continue; /* files complete short reads wherever these go */
         fault.operation = 1;
         while (read_with_fault(fs, &fault, io_ways[i % IO_WAY_COUNT], visit))
             fault.operation += TRIAL_STEP + fault.operation / 8;
