@@ -58,10 +58,13 @@ dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
 /* Before a load: objects that are one node in several places become one for each. root: the tree
  * that was flattened. */
 dcp_status flatten_own_objects(dcp_state *root, struct flat_state *flat);
-/* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
- * for what is left out. Finds out whether all are in the host's memory. */
+/* Before a load, of chunks that have memory, but for what is left out: they must not overlap
+ * themselves in it, and it must be writable, as far as the system says (DCP_ERR_ARGUMENT). Finds
+ * out whether all are in the host's memory. */
 dcp_status flatten_check_destinations(struct flat_state *flat);
-/* Before a load: their memory must be writable, as far as the system says (DCP_ERR_ARGUMENT). */
+/* The parts of it. The second reads the list of the process's mappings, which takes longer than to
+ * read a small tensor. */
+dcp_status flatten_check_layout(struct flat_state *flat);
 dcp_status flatten_check_writable(const struct flat_state *flat);
 /* Ranks of a mesh; INT64_MAX: more than that. */
 int64_t mesh_size(const dcp_mesh *mesh);

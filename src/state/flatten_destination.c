@@ -7,7 +7,7 @@
 
 #define NUMBERS_TEXT_MAX 160
 
-dcp_status flatten_check_destinations(struct flat_state *flat)
+dcp_status flatten_check_layout(struct flat_state *flat)
 {
     bool host_only = true;
     for (size_t i = 0; i < flat->count; i++) {
@@ -35,4 +35,10 @@ dcp_status flatten_check_destinations(struct flat_state *flat)
     }
     flat->host_only = host_only;
     return DCP_OK;
+}
+
+dcp_status flatten_check_destinations(struct flat_state *flat)
+{
+    RETURN_IF_ERROR(flatten_check_layout(flat));
+    return flatten_check_writable(flat);
 }

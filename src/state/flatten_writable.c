@@ -6,7 +6,7 @@
 #include "state/device_memory.h"
 #include "state/flatten.h"
 
-/* The bytes that elements of a chunk lie in, of which there are some. */
+/* From the first to the last byte of a chunk, which has elements. */
 static void chunk_bytes(const struct state_tensor *tensor, const struct state_chunk *chunk,
                         uint64_t *start, uint64_t *end)
 {

@@ -102,7 +102,52 @@ static void neighbours_of_protected_memory_are_loaded(void **state)
     free(ours);
 }
 
-/* What is not loaded may lie anywhere, and so may a tensor without elements. */
+/* The plan is kept from the load before, the memory is not. */
+static void kept_plans_look_again(void **state)
+{
+    float *ours = malloc((size_t)ELEMENTS * sizeof *ours), *memory = map_pages(3);
+    dcp_load_plan_cache *cache;
+    const dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 1, .global_shape = {ELEMENTS}, .data = memory};
+    assert_non_null(ours);
+    save_sample(*state, ours);
+    assert_int_equal(dcp_load_plan_cache_new(&cache), DCP_OK);
+    const dcp_load_options options = {.plan_cache = cache};
+    dcp_state *root = tree(ours, &tensor);
+    assert_int_equal(dcp_load(root, *state, &options, NULL), DCP_OK);
+    assert_int_equal(dcp_load(root, *state, &options, NULL), DCP_OK);
+    assert_int_equal(mprotect((char *)memory + 2 * PAGE, PAGE, PROT_READ), 0);
+    assert_int_equal(dcp_load(root, *state, &options, NULL), DCP_ERR_ARGUMENT);
+    dcp_state_free(root);
+    dcp_load_plan_cache_free(cache);
+    munmap(memory, 3 * PAGE);
+    free(ours);
+}
+
+/* The memory of a tensor that runs backwards begins before its first element. */
+static void backward_strides_count(void **state)
+{
+    float *ours = malloc((size_t)ELEMENTS * sizeof *ours), *memory = map_pages(3);
+    const dcp_tensor tensor = {.dtype = DCP_F32,
+                               .ndim = 1,
+                               .global_shape = {ELEMENTS},
+                               .strided = true,
+                               .strides = {-1},
+                               .data = memory + ELEMENTS - 1};
+    assert_non_null(ours);
+    save_sample(*state, ours);
+    dcp_state *root = tree(ours, &tensor);
+    assert_int_equal(dcp_load(root, *state, NULL, NULL), DCP_OK);
+    assert_true(memory[0] == (float)(ELEMENTS - 1));
+    memset(ours, 0, (size_t)ELEMENTS * sizeof *ours);
+    assert_int_equal(mprotect(memory, PAGE, PROT_READ), 0);
+    assert_refused(root, *state, ours);
+    dcp_state_free(root);
+    munmap(memory, 3 * PAGE);
+    free(ours);
+}
+
+/* It may lie anywhere. */
 static void what_is_not_loaded_may_be_protected(void **state)
 {
     float *ours = malloc((size_t)ELEMENTS * sizeof *ours), *memory = map_pages(3);
@@ -128,6 +173,8 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(neighbours_of_protected_memory_are_loaded, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(kept_plans_look_again, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(backward_strides_count, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_not_loaded_may_be_protected, scratch_setup,
                                         scratch_teardown),
     };

@@ -85,8 +85,7 @@ dcp_status load_hooks_plan_local(dcp_loading *loading, dcp_state *state)
     for (size_t i = 0; i < loading->hooks->plan.count; i++)
         load_differences_want(&loading->planning.mine, &loading->planning.stored.metadata,
                               loading->hooks->plan.items[i].stored.name);
-    RETURN_IF_ERROR(flatten_check_destinations(&loading->planning.flat));
-    return flatten_check_writable(&loading->planning.flat);
+    return flatten_check_destinations(&loading->planning.flat);
 }
 
 static dcp_status plan_append(const struct dcp_load_plan *plan, struct buffer *out)

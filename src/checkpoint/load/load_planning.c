@@ -44,10 +44,8 @@ static dcp_status look(dcp_loading *loading, dcp_state *state, unsigned char *re
         return DCP_OK;
     RETURN_IF_ERROR(load_flatten(loading, state));
     RETURN_IF_ERROR(load_plan_cache_look(cache, &loading->options, &planning->flat, &holds));
-    if (holds) {
+    if (holds)
         RETURN_IF_ERROR(flatten_check_destinations(&planning->flat));
-        RETURN_IF_ERROR(flatten_check_writable(&planning->flat));
-    }
     find_circumstances(loading);
     record[AT_DEALT] = cache->dealt && !planning->stored.moved &&
                        sharing_circumstances_equal(&cache->sharing, &planning->sharing);

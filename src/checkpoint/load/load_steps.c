@@ -51,8 +51,7 @@ static dcp_status plan_local(dcp_loading *loading, dcp_state *state)
     if (loading->options.group)
         RETURN_IF_ERROR(
             flatten_check_meshes(&planning->flat, dcp_group_size(loading->options.group)));
-    RETURN_IF_ERROR(flatten_check_destinations(&planning->flat));
-    return flatten_check_writable(&planning->flat);
+    return flatten_check_destinations(&planning->flat);
 }
 
 /* ---- reading ---- */

@@ -79,8 +79,7 @@ static dcp_status plan(struct setting *setting, dcp_state *destination)
     RETURN_IF_ERROR(load_plan_make(&setting->flat, setting->metadata, NULL,
                                    setting->options.convert, &setting->plan,
                                    &setting->differences));
-    RETURN_IF_ERROR(flatten_check_destinations(&setting->flat));
-    return flatten_check_writable(&setting->flat);
+    return flatten_check_destinations(&setting->flat);
 }
 
 static dcp_status put_object(dcp_state *target, const dcp_state *from)

@@ -213,7 +213,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     dcp_state_tensor(root, entry->name, destination);
     status = flatten_state(root, &flat);
     if (status == DCP_OK)
-        status = flatten_check_destinations(&flat);
+        status = flatten_check_layout(&flat);
     if (status == DCP_OK)
         status = load_plan_make(&flat, checkpoint->metadata, NULL, options->convert, &plan,
                                 &differences);

@@ -196,9 +196,10 @@ dcp_status verify_expect(struct verification *verification, const struct placed_
         shard_file_acquire(verification->reader, placed->piece->file, DCP_VERIFY_NONE, &file));
     for (size_t i = 0; i < count; i++)
         bytes += placed[i].piece->zstd ? 0 : placed[i].piece->length / count;
-    if (file->footer != FOOTER_GOOD || bytes < ENDS_APART)
+    bool apart = file->footer == FOOTER_GOOD && bytes >= ENDS_APART;
+    if (!apart)
         shard_file_expect_group(file, from, end);
-    for (size_t i = 0; i < count && file->footer == FOOTER_GOOD && bytes >= ENDS_APART; i++)
+    for (size_t i = 0; apart && i < count; i++)
         shard_file_expect_stream(file, placed[i].piece->offset, placed[i].piece->length);
     shard_file_release(verification->reader, file);
     return DCP_OK;

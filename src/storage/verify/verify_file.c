@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "storage/shard/shard_footer.h"
 #include "storage/verify/verification.h"
