@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "dcp.h"
+#include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "storage/files/files.h"
@@ -118,6 +119,20 @@ static void every_damaged_block_is_reported(void **state)
     }
 }
 
+static void describe_costly(void *context, void *directory, dcp_storage_traits *traits)
+{
+    (void)context;
+    (void)directory;
+    traits->request_size = 3 * PIECE;
+}
+
+/* The second: requests cost time, and what they read goes into one place. */
+static void make_storages(struct simulated_file_system *fs, dcp_storage storages[2])
+{
+    storages[0] = storages[1] = *simulated_storage(fs);
+    storages[1].describe = describe_costly;
+}
+
 /* Hints may fail, and what a queue does not take is read without it. */
 static bool is_needed(const char *operation)
 {
@@ -129,18 +144,45 @@ static void what_cannot_be_read_is_a_fault(void **state)
 {
     (void)state;
     struct simulated_file_system *fs = disk_with(ELEMENTS);
-    const dcp_open_options options = {.storage = simulated_storage(fs)};
-    bool reached = true;
-    for (long n = 1; reached; n++) {
-        uint64_t faults = 0;
-        simulated_set_fault(fs, &(struct simulated_fault){
-                                    .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
-        dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
-        const char *name = simulated_operation_name(fs, n);
-        reached = simulated_fault_reached(fs);
-        if (reached && is_needed(name) && status == DCP_OK && faults == 0)
-            fail_msg("operation %ld (%s) failed unnoticed", n, name);
-        assert_int_equal(simulated_open_descriptors(fs), 0);
+    dcp_storage storages[2];
+    make_storages(fs, storages);
+    for (size_t i = 0; i < 2; i++) {
+        const dcp_open_options options = {.storage = &storages[i]};
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            uint64_t faults = 0;
+            simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
+                                                              .kind = SIMULATED_ERROR,
+                                                              .error_number = EIO});
+            dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
+            const char *name = simulated_operation_name(fs, n);
+            reached = simulated_fault_reached(fs);
+            if (reached && is_needed(name) && status == DCP_OK && faults == 0)
+                fail_msg("operation %ld (%s) failed unnoticed", n, name);
+            assert_int_equal(simulated_open_descriptors(fs), 0);
+        }
+    }
+    simulated_free(fs);
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with(ELEMENTS);
+    dcp_storage storages[2];
+    make_storages(fs, storages);
+    for (size_t i = 0; i < 2; i++) {
+        const dcp_open_options options = {.storage = &storages[i]};
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            uint64_t faults = 0;
+            failing_allocator_install(n, false);
+            dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
+            reached = failing_allocator_reached();
+            assert_int_equal(failing_allocator_remove(), 0);
+            assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+            assert_int_equal(faults, 0);
+        }
     }
     simulated_free(fs);
 }
@@ -151,6 +193,7 @@ int main(void)
         cmocka_unit_test(bytes_go_around_the_page_cache),
         cmocka_unit_test(every_damaged_block_is_reported),
         cmocka_unit_test(what_cannot_be_read_is_a_fault),
+        cmocka_unit_test(missing_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
