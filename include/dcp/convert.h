@@ -196,7 +196,8 @@ typedef struct dcp_convert_options {
 
     /** A conversion that ends before its end, by a failure, its progress function or with its
      * process, leaves what it has done in the directory TARGET.partial, and one with the same
-     * options continues it. Of all forms but DCP directories, for sources in files.
+     * options continues it: of DCP directories of several ranks by whole files of ranks, of other
+     * forms by blocks. For sources in files; not to DCP directories of one rank.
      * DCP_ERR_EXISTS: what is there is of another source, of other options or of another version of
      * the library; DCP_ERR_BUSY: another process continues it. */
     bool resume;

@@ -225,7 +225,8 @@ static const struct option convert_table[] = {
      .field = FIELD(options.resume),
      .help =
          "If it is interrupted or fails, keep what is done in DST.partial; and continue what an "
-         "earlier call with the same arguments has left there. Not for DCP directories."},
+         "earlier call with the same arguments has left there. DCP directories need several ranks: "
+         "the files of finished ranks are kept."},
     {.name = "threads",
      .argument = "N",
      .set = option_int,

@@ -124,12 +124,13 @@ static dcp_status check_options(const dcp_convert_options *options)
     if (options->form != DCP_FORM_HF && options->shard_size > 0)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the size of shards is for Hugging Face directories alone");
-    if (options->resume && options->form == DCP_FORM_DCP)
+    if (options->resume && options->form == DCP_FORM_DCP && options->ranks < 2)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "a DCP directory is saved at once: its conversion cannot be resumed");
-    if (options->resume && options->storage)
+                             "a DCP directory of one rank is one file, whose conversion cannot be "
+                             "resumed: only that to several ranks can, rank by rank");
+    if (options->resume && (options->storage || options->target_storage))
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "only a conversion of files can be resumed, not one of a storage");
+                             "only a conversion of files can be resumed, not one with a storage");
     return DCP_OK;
 }
 

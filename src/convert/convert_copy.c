@@ -151,7 +151,7 @@ static dcp_status keep_blocks(struct copying *copying, size_t *count)
     *count = journal->blocks - output->copied < blocks ? (size_t)(journal->blocks - output->copied)
                                                        : blocks;
     for (size_t i = 0; i < *count && copying->crcs; i++)
-        copying->crcs[i] = journal->crcs[output->copied + i];
+        copying->crcs[i] = journal->numbers[output->copied + i];
     return check_kept(copying, *count);
 }
 

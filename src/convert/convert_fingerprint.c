@@ -12,7 +12,7 @@
 #include "convert/source_parts.h"
 
 /* Another number: the same source and options come to lie otherwise. */
-enum { LAYOUT = 2 };
+enum { LAYOUT = 3 };
 
 struct fingerprint {
     struct convert_source *source;
@@ -51,6 +51,9 @@ static dcp_status add_options(struct fingerprint *print)
     add_number(print, (uint64_t)options->tied);
     add_number(print, (uint64_t)options->gguf_type);
     add_number(print, options->shard_size);
+    add_number(print, (uint64_t)options->ranks);
+    add_number(print, (uint64_t)options->compression);
+    add_number(print, (uint64_t)options->compression_level);
     add_number(print, options->model_only);
     add_number(print, options->transform_inverse);
     add_number(print, (uint64_t)options->dequantize);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A journal begins with a line of text and the fingerprint; then come records: bytes and blocks
- * that are done by then, how many blocks are new, their checksums, and a hash of the record. What
+ * that are done by then, how many blocks are new, their numbers, and a hash of the record. What
  * is behind the last whole record was being written when the conversion ended. */
 #include "convert/convert_journal.h"
 
@@ -70,10 +70,10 @@ static dcp_status reserve(struct convert_journal *journal, uint64_t blocks)
     size_t capacity = 2 * (size_t)blocks + 64;
     if (blocks <= journal->capacity)
         return DCP_OK;
-    uint32_t *crcs = memory_reallocate_array(journal->crcs, capacity, sizeof *crcs);
-    if (!crcs)
-        return error_no_memory(capacity * sizeof *crcs, "checksums of blocks");
-    journal->crcs = crcs;
+    uint32_t *numbers = memory_reallocate_array(journal->numbers, capacity, sizeof *numbers);
+    if (!numbers)
+        return error_no_memory(capacity * sizeof *numbers, "blocks of a journal");
+    journal->numbers = numbers;
     journal->capacity = capacity;
     return DCP_OK;
 }
@@ -100,7 +100,7 @@ static dcp_status read_record(struct convert_journal *journal, uint64_t length,
         load_u64(record->data + size - RECORD_SUM) != xxh3_64(record->data, size - RECORD_SUM))
         return DCP_OK;
     for (size_t i = 0; i < added; i++)
-        journal->crcs[journal->blocks + i] = load_u32(record->data + RECORD_HEAD + 4 * i);
+        journal->numbers[journal->blocks + i] = load_u32(record->data + RECORD_HEAD + 4 * i);
     journal->bytes = bytes;
     journal->blocks = blocks;
     journal->end += size;
@@ -180,7 +180,7 @@ dcp_status convert_journal_open(struct convert_journal *journal, uint64_t finger
 }
 
 dcp_status convert_journal_note(struct convert_journal *journal, uint64_t blocks, uint64_t bytes,
-                                const uint32_t *crcs)
+                                const uint32_t *numbers)
 {
     struct buffer record;
     uint64_t added = blocks - journal->blocks;
@@ -190,8 +190,8 @@ dcp_status convert_journal_note(struct convert_journal *journal, uint64_t blocks
     buffer_append_u64(&record, blocks);
     buffer_append_u64(&record, added);
     for (uint64_t i = 0; i < added; i++) {
-        journal->crcs[journal->blocks + i] = crcs ? crcs[i] : 0;
-        buffer_append_u32(&record, crcs ? crcs[i] : 0);
+        journal->numbers[journal->blocks + i] = numbers ? numbers[i] : 0;
+        buffer_append_u32(&record, numbers ? numbers[i] : 0);
     }
     buffer_append_u64(&record,
                       buffer_status(&record) == DCP_OK ? xxh3_64(record.data, record.size) : 0);
@@ -220,7 +220,7 @@ void convert_journal_close(struct convert_journal *journal)
     }
     if (journal->file >= 0)
         close(journal->file);
-    memory_release(journal->crcs);
+    memory_release(journal->numbers);
     arena_free(&journal->arena);
     *journal = (struct convert_journal){.file = -1};
 }

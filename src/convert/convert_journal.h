@@ -17,7 +17,7 @@ struct convert_journal {
     uint64_t end;           /* of what was read or written of it */
     uint64_t blocks, bytes; /* that are done */
     uint64_t kept;          /* of these bytes, those that were done when it was opened */
-    uint32_t *crcs;         /* of these blocks, where they are wanted; else 0 */
+    uint32_t *numbers;      /* of these blocks: what the target notes, a checksum or a rank */
     size_t capacity;
     bool owned;     /* by this call, and no other process */
     bool committed; /* nothing of it is needed any more */
@@ -29,9 +29,10 @@ struct convert_journal {
  * version. convert_journal_close() also after a failure. */
 dcp_status convert_journal_open(struct convert_journal *journal, uint64_t fingerprint,
                                 const char *target);
-/* Blocks are done, and durable: those up to `blocks`. crcs: of those behind journal->blocks. */
+/* Blocks are done, and durable: those up to `blocks`. numbers: of those behind journal->blocks;
+ * NULL: 0. */
 dcp_status convert_journal_note(struct convert_journal *journal, uint64_t blocks, uint64_t bytes,
-                                const uint32_t *crcs);
+                                const uint32_t *numbers);
 /* Whether there is something to go on with. */
 bool convert_journal_is_kept(const struct convert_journal *journal);
 /* Leaves what is done, if there is something, and nothing after a commit. */

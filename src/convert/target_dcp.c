@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A DCP directory: a save of tensors that are where the source has them, as by one rank or several.
+ * One that can be continued is saved as DST.partial/data; a block of its journal is a rank's file.
  */
+#include <pthread.h>
+
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "checkpoint/save/save_as_ranks.h"
 #include "convert/convert_copy.h"
 #include "convert/convert_memory.h"
+#include "convert/convert_output.h"
 #include "convert/convert_target.h"
 #include "convert/convert_tree.h"
 #include "convert/copied_extras.h"
@@ -99,10 +104,10 @@ static size_t rank_threads(const dcp_convert_options *options)
     return count < COMPRESSING_THREADS ? count : COMPRESSING_THREADS;
 }
 
-static dcp_status write_directory(struct dcp_writing *writing)
+static dcp_status write_directory(struct dcp_writing *writing, const char *path,
+                                  const struct save_kept *kept)
 {
     const dcp_convert_options *options = writing->source->options;
-    const char *path = writing->target->path;
     dcp_save_options save = writing->save;
     dcp_state *root = dcp_state_new();
     if (!root)
@@ -113,13 +118,72 @@ static dcp_status write_directory(struct dcp_writing *writing)
     if (status == DCP_OK && options->ranks > 1) {
         save.io_threads = 1;
         status = save_as_ranks(root, path, &save, (uint32_t)options->ranks,
-                               (uint32_t)rank_threads(options));
+                               (uint32_t)rank_threads(options), kept);
     } else if (status == DCP_OK) {
         save.io_threads = (int32_t)convert_thread_count(options);
         save.memory_limit = SAVE_MEMORY + SAVE_NAME_MEMORY * writing->source->count;
         status = save_limited(root, path, &save);
     }
     dcp_state_free(root);
+    return status;
+}
+
+/* The ranks of a journal, which their threads note. */
+struct noted_ranks {
+    struct convert_journal *journal;
+    pthread_mutex_t mutex;
+};
+
+static dcp_status note_rank(void *context, uint32_t rank, uint64_t bytes)
+{
+    struct noted_ranks *noted = context;
+    pthread_mutex_lock(&noted->mutex);
+    dcp_status status =
+        convert_journal_note(noted->journal, noted->journal->blocks + 1, bytes, &rank);
+    pthread_mutex_unlock(&noted->mutex);
+    return status;
+}
+
+static dcp_status take_noted(const struct convert_journal *journal, const struct save_kept *kept,
+                             size_t rank_count)
+{
+    for (uint64_t i = 0; i < journal->blocks; i++) {
+        if (journal->numbers[i] >= rank_count)
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s: has a rank %u of %zu; remove %s to begin anew", journal->path,
+                                 (unsigned)journal->numbers[i], rank_count, journal->directory);
+        kept->ranks[journal->numbers[i]] = true;
+    }
+    return DCP_OK;
+}
+
+static dcp_status write_kept(struct dcp_writing *writing, const struct save_kept *kept)
+{
+    const struct convert_target *target = writing->target;
+    struct convert_output output;
+    dcp_status status =
+        convert_output_begin(&output, target->path, true, writing->save.skip_sync, target->journal);
+    if (status == DCP_OK)
+        status = write_directory(writing, output.temporary, kept);
+    if (status == DCP_OK)
+        status = convert_output_commit(&output, target->progress);
+    convert_output_end(&output);
+    return status;
+}
+
+static dcp_status write_resumed(struct dcp_writing *writing)
+{
+    struct convert_journal *journal = writing->target->journal;
+    struct noted_ranks noted = {journal, PTHREAD_MUTEX_INITIALIZER};
+    struct save_kept kept = {.written = note_rank, .context = &noted};
+    size_t rank_count = (size_t)writing->source->options->ranks;
+    kept.ranks = memory_allocate_zeroed(rank_count, sizeof *kept.ranks);
+    if (!kept.ranks)
+        return error_no_memory(rank_count * sizeof *kept.ranks, "ranks of a conversion");
+    dcp_status status = take_noted(journal, &kept, rank_count);
+    if (status == DCP_OK)
+        status = write_kept(writing, &kept);
+    memory_release(kept.ranks);
     return status;
 }
 
@@ -137,7 +201,8 @@ dcp_status convert_to_dcp(struct convert_source *source, const struct convert_ta
     if (status == DCP_OK)
         status = copied_extras_read(&writing.extras, source, &writing.save);
     if (status == DCP_OK && !options->dry_run)
-        status = write_directory(&writing);
+        status = target->journal ? write_resumed(&writing)
+                                 : write_directory(&writing, target->path, NULL);
     copied_extras_free(&writing.extras);
     convert_memory_close(&writing.memory);
     return status;

@@ -78,28 +78,43 @@ done
 
 # ---- a conversion that is killed, and goes on ----
 
-if [ -z "$sanitized" ]; then
-    make_file "$scratch/killed.safetensors" 20000
-    "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --quiet --no-sync &
+# Kills a conversion when it has noted something: begin_and_kill TARGET OPTION...
+begin_and_kill() {
+    journal=$1.partial/journal
+    "$dcp" convert "$scratch/killed.safetensors" "$@" --resume --quiet --no-sync &
     process=$!
-    until [ "$(stat -c %s "$scratch/killed.pt.partial/journal" 2>/dev/null || echo 0)" -gt 24 ]; do
+    until [ "$(stat -c %s "$journal" 2>/dev/null || echo 0)" -gt 24 ]; do
         kill -0 $process 2>/dev/null || break
         sleep 0.01
     done
     kill -KILL $process 2>/dev/null || true
     wait $process 2>/dev/null || true
+}
+
+if [ -z "$sanitized" ]; then
+    make_file "$scratch/killed.safetensors" 20000
+    begin_and_kill "$scratch/killed.pt"
     if [ ! -e "$scratch/killed.pt" ]; then # else it was done before
         "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --quiet --no-sync --tied keep 2>"$scratch/said" &&
             fail "another conversion was continued"
         grep -q "killed.pt.partial: is of another conversion: " "$scratch/said" || fail "$(cat "$scratch/said")"
         "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed.pt" --resume --no-sync >"$scratch/done" 2>&1
-        grep -q "^1 tensor, 610 MiB (640000000 bytes), 0 objects; [0-9]* MiB were there from an earlier call$" "$scratch/done" ||
+        grep -q "^1 tensor, 610 MiB (640000000 bytes), 0 objects; [0-9.]* MiB were there from an earlier call$" "$scratch/done" ||
             fail "what was continued: $(cat "$scratch/done")"
     fi
     [ ! -e "$scratch/killed.pt.partial" ] || fail "something is left beside what was continued"
     "$dcp" verify "$scratch/killed.pt" | grep -q "^0 faults$" || fail "what was continued is damaged"
     "$dcp" diff -q "$scratch/killed.safetensors" "$scratch/killed.pt" || fail "what was continued differs"
-    rm "$scratch"/killed*
+    rm "$scratch/killed.pt"
+    begin_and_kill "$scratch/killed" --to dcp --ranks 16
+    if [ ! -e "$scratch/killed" ]; then
+        "$dcp" convert "$scratch/killed.safetensors" "$scratch/killed" --to dcp --ranks 16 --resume --no-sync >"$scratch/done" 2>&1
+        grep -q "; [0-9.]* MiB were there from an earlier call$" "$scratch/done" || fail "what was continued: $(cat "$scratch/done")"
+    fi
+    [ ! -e "$scratch/killed.partial" ] || fail "something is left beside a directory that was continued"
+    "$dcp" verify "$scratch/killed" | grep -q "^0 faults$" || fail "a directory that was continued is damaged"
+    "$dcp" diff -q "$scratch/killed.safetensors" "$scratch/killed" || fail "a directory that was continued differs"
+    rm -r "$scratch"/killed*
 fi
 
 # ---- signals ----

@@ -10,6 +10,8 @@
 void scene_save(const char *path, bool objects);
 /* That two checkpoints of any form have the same names, dtypes, shapes, bytes and objects. */
 void scene_equal(const char *left, const char *right);
+/* That two DCP directories have the same chunks at the same places of files of the same names. */
+void scene_same_places(const char *left, const char *right);
 /* The elements of a tensor in the dtype and shape of an entry, which may be another checkpoint's;
  * free() them. */
 void *scene_elements(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as);

@@ -67,43 +67,6 @@ static dcp_status save_rows(struct rank *self)
     return status;
 }
 
-static void expect_same_chunk(const dcp_stored_chunk *one, const dcp_stored_chunk *other,
-                              int32_t ndim)
-{
-    assert_string_equal(one->file, other->file);
-    assert_int_equal(one->offset, other->offset);
-    assert_int_equal(one->length, other->length);
-    assert_int_equal(one->compressed, other->compressed);
-    for (int32_t d = 0; d < ndim; d++) {
-        assert_int_equal(one->offsets[d], other->offsets[d]);
-        assert_int_equal(one->sizes[d], other->sizes[d]);
-    }
-}
-
-static void expect_same_places(const char *left, const char *right)
-{
-    dcp_checkpoint *one, *other;
-    must(dcp_checkpoint_open(left, NULL, &one));
-    must(dcp_checkpoint_open(right, NULL, &other));
-    assert_int_equal(dcp_checkpoint_count(one), dcp_checkpoint_count(other));
-    for (size_t i = 0; i < dcp_checkpoint_count(one); i++) {
-        dcp_entry a, b;
-        must(dcp_checkpoint_entry(one, i, &a));
-        must(dcp_checkpoint_entry(other, i, &b));
-        assert_string_equal(a.name, b.name);
-        assert_int_equal(a.requires_grad, b.requires_grad);
-        assert_int_equal(a.chunk_count, b.chunk_count);
-        for (size_t k = 0; k < a.chunk_count; k++) {
-            dcp_stored_chunk first, second;
-            must(dcp_checkpoint_chunk(one, i, k, &first));
-            must(dcp_checkpoint_chunk(other, i, k, &second));
-            expect_same_chunk(&first, &second, a.ndim);
-        }
-    }
-    dcp_checkpoint_close(one);
-    dcp_checkpoint_close(other);
-}
-
 static void expect_same_as_ranks(void **state, int ranks, dcp_compression compression)
 {
     char from[4096], saved[4096], to[4096], name[32];
@@ -121,7 +84,7 @@ static void expect_same_as_ranks(void **state, int ranks, dcp_compression compre
     snprintf(to, sizeof to, "%s", path_in(state, name));
     ranks_must(ranks, saved, save_rows, &saving);
     must(dcp_convert(from, to, &options, NULL));
-    expect_same_places(saved, to);
+    scene_same_places(saved, to);
     scene_equal(from, to);
     must(dcp_verify(to, NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);

@@ -149,7 +149,12 @@ static void test_refused(void **state)
     must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_FORMAT,
               "is shorter than its journal says; remove ");
     options.form = DCP_FORM_DCP;
-    must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_ARGUMENT, "cannot be resumed");
+    must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_ARGUMENT, "of one rank");
+    options.ranks = 2;
+    options.target_storage = dcp_storage_files();
+    must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_ARGUMENT, "can be resumed");
+    options.target_storage = NULL;
+    options.ranks = 0;
     options.form = DCP_FORM_SAFETENSORS;
     options.storage = dcp_storage_files();
     must_fail(dcp_convert(source, to, &options, NULL), DCP_ERR_ARGUMENT, "can be resumed");

@@ -52,19 +52,19 @@ static bool write_journal(const char *directory, const unsigned char *file, size
 static void read_and_continue(const char *target, size_t size)
 {
     struct convert_journal journal, again;
-    const uint32_t crcs[2] = {1, 2};
+    const uint32_t numbers[2] = {1, 2};
     if (convert_journal_open(&journal, FINGERPRINT, target) == DCP_OK) {
         uint64_t blocks = journal.blocks, bytes = journal.bytes;
-        uint32_t last = blocks > 0 ? journal.crcs[blocks - 1] : 0;
+        uint32_t last = blocks > 0 ? journal.numbers[blocks - 1] : 0;
         require(journal.end <= size || (size < HEAD_SIZE && blocks == 0));
         require(blocks <= size / 4 && blocks <= journal.capacity && bytes <= INT64_MAX);
         require(journal.kept == bytes);
-        require(convert_journal_note(&journal, blocks + 2, 0, crcs) == DCP_OK);
+        require(convert_journal_note(&journal, blocks + 2, 0, numbers) == DCP_OK);
         convert_journal_close(&journal);
         require(convert_journal_open(&again, FINGERPRINT, target) == DCP_OK);
         require(again.blocks == blocks + 2 && again.bytes == bytes && again.kept == bytes);
-        require(blocks == 0 || again.crcs[blocks - 1] == last);
-        require(again.crcs[blocks] == 1 && again.crcs[blocks + 1] == 2);
+        require(blocks == 0 || again.numbers[blocks - 1] == last);
+        require(again.numbers[blocks] == 1 && again.numbers[blocks + 1] == 2);
         again.committed = true;
         convert_journal_close(&again);
     } else {

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "checkpoint/save/save_page_cache.h"
 #include "checkpoint/save/saving.h"
+#include "storage/commit/save_resume.h"
 
 /* Of the buffers of all files together: a conversion has not more to do than the disk. */
 #define BUFFERS ((size_t)8 << 20)
@@ -18,7 +19,28 @@ struct save_ranks {
     uint32_t thread_count;
     struct shard_write_options how;
     struct write_results *results; /* of each rank */
+    const struct save_kept *kept;  /* NULL: a failure leaves nothing */
 };
+
+static bool is_kept(const struct save_ranks *ranks, size_t rank)
+{
+    return ranks->kept && ranks->kept->ranks[rank];
+}
+
+/* Of the steps of a save that can be continued. */
+static dcp_status begin_resumed(dcp_saving *saving)
+{
+    const struct save_ranks *ranks = saving->ranks;
+    const dcp_storage *storage;
+    char *id;
+    RETURN_IF_ERROR(storage_choose(&saving->storage, saving->path, &storage));
+    RETURN_IF_ERROR(storage_keep_id(storage, saving->path, &id));
+    dcp_status status =
+        save_session_resume(&saving->session, storage, id, !saving->options.skip_sync,
+                            ranks->kept->ranks, ranks->count);
+    memory_release(id);
+    return status;
+}
 
 static dcp_status plan_global(dcp_saving *saving)
 {
@@ -42,18 +64,49 @@ static dcp_status read_orders(dcp_saving *saving, const struct buffer *assignmen
                                &saving->local.plan, orders);
 }
 
+static uint64_t tensor_bytes(const struct shard_source *sources, const struct write_orders *orders)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct write_order *order = &orders->orders[i];
+        const struct write_item *item = sources[order->item].item;
+        uint64_t part = 0;
+        if (item->is_tensor && shape_bytes(item->ndim, order->box.sizes, item->dtype, &part))
+            bytes += part;
+    }
+    return bytes;
+}
+
+/* results: also after a failure to be freed. */
+static dcp_status write_orders_of(dcp_saving *saving, size_t rank,
+                                  const struct write_orders *orders, struct write_results *results)
+{
+    const struct save_ranks *ranks = saving->ranks;
+    const struct save_kept *kept = ranks->kept;
+    const struct shard_source *sources = saving->local.sources;
+    struct shard_write_figures figures;
+    if (is_kept(ranks, rank))
+        return shard_file_check_kept(&saving->session, (int)rank, orders, sources, ranks->how.zstd,
+                                     results);
+    RETURN_IF_ERROR(shard_files_write(&saving->session, (int)rank, orders, sources, &ranks->how,
+                                      results, &figures));
+    if (kept) {
+        RETURN_IF_ERROR(
+            kept->written(kept->context, (uint32_t)rank, tensor_bytes(sources, orders)));
+        kept->ranks[rank] = true;
+    }
+    return DCP_OK;
+}
+
 static dcp_status write_rank(void *context, size_t rank)
 {
     dcp_saving *saving = context;
-    const struct save_ranks *ranks = saving->ranks;
     struct buffer *assignment = &saving->coordinator.assignments[rank];
     struct write_orders orders = {0};
-    struct shard_write_figures figures;
     dcp_status status = read_orders(saving, assignment, &orders);
     buffer_free(assignment);
     if (status == DCP_OK)
-        status = shard_files_write(&saving->session, (int)rank, &orders, saving->local.sources,
-                                   &ranks->how, &ranks->results[rank], &figures);
+        status = write_orders_of(saving, rank, &orders, &saving->ranks->results[rank]);
     write_orders_free(&orders);
     return status;
 }
@@ -92,7 +145,8 @@ static dcp_status take_results(dcp_saving *saving, const struct group_messages *
 static void abandon(dcp_saving *saving)
 {
     for (uint32_t rank = 0; rank < saving->ranks->count; rank++)
-        shard_files_discard(&saving->session, (int)rank, 1);
+        if (!is_kept(saving->ranks, rank))
+            shard_files_discard(&saving->session, (int)rank, 1);
 }
 
 /* Those of the library, but for what is done for many ranks. */
@@ -104,16 +158,20 @@ static dcp_status choose_steps(dcp_saving *saving, struct save_ranks *ranks)
     saving->steps.take_results = take_results;
     saving->steps.abandon = abandon;
     saving->steps.free = free_results;
+    if (ranks->kept) {
+        saving->steps.begin = begin_resumed;
+        saving->coordinator.kept = ranks->kept->ranks;
+    }
     ranks->results = memory_allocate_zeroed(ranks->count, sizeof *ranks->results);
     return ranks->results ? DCP_OK
                           : error_no_memory(ranks->count * sizeof *ranks->results, "write results");
 }
 
 dcp_status save_as_ranks(dcp_state *state, const char *path, const dcp_save_options *options,
-                         uint32_t rank_count, uint32_t thread_count)
+                         uint32_t rank_count, uint32_t thread_count, const struct save_kept *kept)
 {
     struct dcp_saving saving = {.path = path};
-    struct save_ranks ranks = {.count = rank_count, .thread_count = thread_count};
+    struct save_ranks ranks = {.count = rank_count, .thread_count = thread_count, .kept = kept};
     dcp_status status = saving_begin(&saving, options);
     dcp_status chosen = choose_steps(&saving, &ranks);
     status = saving_take(&saving, state, status == DCP_OK ? chosen : status);

@@ -153,7 +153,8 @@ static dcp_status deal_orders(void *context, uint32_t rank, const struct write_o
 {
     const struct dealing *dealing = context;
     dcp_saving *saving = dealing->saving;
-    save_coordinator_count(&saving->coordinator, orders);
+    if (!saving->coordinator.kept || !saving->coordinator.kept[rank])
+        save_coordinator_count(&saving->coordinator, orders);
     if (!dealing->own)
         return save_assignment_encode(&saving->session, orders,
                                       &saving->coordinator.assignments[rank]);

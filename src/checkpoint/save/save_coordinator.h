@@ -13,7 +13,8 @@ struct save_coordinator {
     struct metadata metadata;
     struct buffer *assignments; /* one per rank: its orders */
     int rank_count;
-    uint64_t content; /* bytes of data in all ranks' files */
+    const bool *kept; /* by rank: whose files are there already; NULL: none */
+    uint64_t content; /* bytes of data in all ranks' files but those */
     struct save_commit commit;
     struct arena extra_names; /* what the metadata says of extra files */
 };

@@ -57,7 +57,7 @@ complete -c dcp -n '__fish_seen_subcommand_from convert' -l ranks -x -d 'Write a
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l zstd -d 'Compress a DCP directory; takes some 5 MiB more for each thread.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l no-sync -d 'Do not wait until the data is durable.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l dry-run -s n -d 'Write nothing, and print the names, dtypes and shapes that would be written.'
-complete -c dcp -n '__fish_seen_subcommand_from convert' -l resume -d 'If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. Not for DCP directories.'
+complete -c dcp -n '__fish_seen_subcommand_from convert' -l resume -d 'If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. DCP directories need several ranks: the files of finished ranks are kept.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l threads -x -d 'Threads that read and write.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l quiet -s q -d 'Print nothing but errors.'
 complete -c dcp -n '__fish_seen_subcommand_from convert' -l json -s j -d 'What was done, as JSON.'

@@ -149,7 +149,7 @@ _dcp() {
             '*--no-sync[Do not wait until the data is durable.]' \
             '*--dry-run[Write nothing, and print the names, dtypes and shapes that would be written.]' \
             '*-n[Write nothing, and print the names, dtypes and shapes that would be written.]' \
-            '*--resume[If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. Not for DCP directories.]' \
+            '*--resume[If it is interrupted or fails, keep what is done in DST.partial; and continue what an earlier call with the same arguments has left there. DCP directories need several ranks\: the files of finished ranks are kept.]' \
             '*--threads=[Threads that read and write.]:N: ' \
             '*--quiet[Print nothing but errors.]' \
             '*-q[Print nothing but errors.]' \
