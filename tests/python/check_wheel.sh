@@ -29,12 +29,12 @@ try_in() {
 }
 
 try_in "$python" venv
-# The oldest and newest others that pyenv has here: one wheel is for all of them.
-others=$(ls -d "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.*/bin/python 2>/dev/null | sort -V | while read -r other; do
+# The oldest and newest others that pyenv has here, and the newest free-threaded one: one wheel is for all of them.
+ls -d "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/3.*/bin/python 2>/dev/null | sort -V | while read -r other; do
     "$other" -c 'import sys; sys.exit(sys.version_info < (3, 9))' && echo "$other"
-done | sed -n '1p;$p' | uniq)
-for other in $others; do
-    try_in "$other" "other_$("$other" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+done >others
+for other in $({ sed -n '1p;$p' others && grep 't/bin/python$' others | tail -n 1; } | sort -u); do
+    try_in "$other" "other_$("$other" -c 'import sys; print("%d.%d" % sys.version_info[:2] + sys.abiflags)')"
 done
 
 "$directory/venv/bin/python" -m libdcp ls "$tests/../fixtures/basic/ckpt" >"$directory/listed"

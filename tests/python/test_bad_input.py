@@ -182,6 +182,35 @@ class BadInput(unittest.TestCase):
             self.assertFalse(thread.is_alive())
         self.assertEqual(wrong, [])
 
+    def test_threads_read_one_checkpoint_until_it_is_closed(self):
+        state = {"t%d" % i: np.arange(1000.0) + i for i in range(100)}
+        libdcp.save(state, self.path)
+        checkpoint, wrong, reads = libdcp.open(self.path), [], []
+
+        def work(first):
+            try:
+                for i in range(first, first + 10000):
+                    name = "t%d" % (i % 100)
+                    if not np.array_equal(checkpoint[name][10:900], state[name][10:900]):
+                        wrong.append(name)
+                    reads.append(name)
+            except ValueError as error:
+                if "closed" not in str(error):
+                    wrong.append(error)
+            except BaseException as error:
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work, args=(13 * number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        while len(reads) < 600 and not wrong:
+            time.sleep(0.001)
+        checkpoint.close()
+        for thread in threads:
+            thread.join(60)
+            self.assertFalse(thread.is_alive())
+        self.assertEqual(wrong, [])
+
     def test_waiting_beside_another_thread_has_a_deadline(self):
         with libdcp.Saver() as saver:
             future = saver.save({"a": np.zeros(10)}, self.path)

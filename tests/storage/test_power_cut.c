@@ -96,7 +96,7 @@ static void check_remainders(const struct samples *samples, const struct sample 
 static void crash_everywhere(const struct samples *samples, const struct sample *before)
 {
     struct simulated_file_system *disk = disk_with(before);
-    for (long n = 1;; n++) {
+    for (long n = 1;; n += TRIAL_STEP) {
         struct simulated_file_system *fs = simulated_copy(disk);
         simulated_set_fault(fs, &(struct simulated_fault){.operation = n, .kind = SIMULATED_CRASH});
         dcp_status status =
@@ -146,7 +146,7 @@ static void a_failed_operation_leaves_the_old_or_the_new(void **state)
         const struct sample *before = round % 2 ? &samples.old : NULL;
         samples.new.io = io_ways[round / 4];
         struct simulated_file_system *disk = disk_with(before);
-        for (long n = 1;; n++) {
+        for (long n = 1;; n += TRIAL_STEP) {
             struct simulated_file_system *fs = simulated_copy(disk);
             simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
                                                               .kind = SIMULATED_ERROR,
@@ -185,7 +185,7 @@ static void a_failed_operation_is_no_result(void **state)
     struct samples samples;
     make_samples(&samples);
     struct simulated_file_system *disk = disk_with(&samples.old);
-    for (long n = 1;; n++) {
+    for (long n = 1;; n += TRIAL_STEP) {
         struct simulated_file_system *fs = simulated_copy(disk);
         uint64_t faults = 0;
         struct simulated_fault fault = {
