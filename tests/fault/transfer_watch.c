@@ -13,6 +13,7 @@ static struct {
     uintptr_t memory;
     size_t size;
     struct transfer_count counts[2];
+    uint64_t announced;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void note(int descriptor, const void *bytes, size_t size)
@@ -60,6 +61,14 @@ static int watched_submit(void *context, void *queue, const struct file_transfer
     return watch.below->queue_submit(context, queue, transfer);
 }
 
+static int watched_will_need(void *context, int descriptor, uint64_t offset, uint64_t size)
+{
+    pthread_mutex_lock(&watch.mutex);
+    watch.announced = size > watch.announced ? size : watch.announced;
+    pthread_mutex_unlock(&watch.mutex);
+    return watch.below->will_need(context, descriptor, offset, size);
+}
+
 const struct file_ops *transfer_watch(const struct file_ops *below)
 {
     watch.below = below;
@@ -68,6 +77,8 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.pread = watched_pread;
     watch.ops.pwrite = watched_pwrite;
     watch.ops.queue_submit = watched_submit;
+    watch.ops.will_need = watched_will_need;
+    watch.announced = 0;
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
     return &watch.ops;
 }
@@ -84,4 +95,12 @@ struct transfer_count transfer_watch_count(bool direct)
     struct transfer_count count = watch.counts[direct];
     pthread_mutex_unlock(&watch.mutex);
     return count;
+}
+
+uint64_t transfer_watch_announced(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    uint64_t announced = watch.announced;
+    pthread_mutex_unlock(&watch.mutex);
+    return announced;
 }

@@ -131,11 +131,13 @@ bool shard_file_is_cached(struct shard_file *file, uint64_t position);
  * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
-/* A stream that will be read: the same of its ends if it is large, with the blocks that its data
- * begins and ends in. */
+/* Ranges from here on are read around the page cache where it lacks them. */
+#define SHARD_LARGE ((uint64_t)4 << 20)
+/* A stream that will be read: the same of its ends, with the blocks that its data begins and ends
+ * in. */
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
-/* A range that will be read in parts: all of it, and what is near it, so that it counts as being in
- * the page cache. */
+/* A range that will be read in parts: all of it, and if it is large what is near it, so that it
+ * counts as being in the page cache. */
 void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end);
 /* Memory that the reading of large ranges ahead of their turn takes, for each thread. */
 uint64_t shard_read_ahead_memory(uint32_t io);

@@ -13,7 +13,7 @@
 #define AHEAD   ((size_t)8)
 #define BUFFERS (AHEAD * PIECE)
 /* From here on a range is worth asking where it is. */
-#define LARGE ((size_t)4 << 20)
+#define LARGE ((size_t)SHARD_LARGE)
 /* Bytes that one query of the page cache covers. */
 #define GROUP ((uint64_t)8 << 20)
 /* Bytes that processors copy fast from and to; from a range of so many bytes on, one whose place in
@@ -192,7 +192,8 @@ static void expect_blocks(struct shard_file *file, struct cached_group *group, u
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
 {
     struct cached_group group = {.start = UINT64_MAX};
-    if (length < LARGE || offset > file->content_length || length > file->content_length - offset)
+    if (length < STREAM_HEAD + STREAM_TAIL || offset > file->content_length ||
+        length > file->content_length - offset)
         return;
     expect_blocks(file, &group, offset, offset + STREAM_HEAD);
     expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
@@ -201,6 +202,11 @@ void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t
 void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end)
 {
     uint64_t size = shard_file_size(file);
+    struct cached_group own = {.start = UINT64_MAX};
+    if (end - start < LARGE) { /* what it is near to may be read around the page cache */
+        shard_file_expect(file, &own, start, (size_t)(end - start));
+        return;
+    }
     for (uint64_t at = start / GROUP * GROUP; at < end && at < size; at += GROUP) {
         struct cached_group group = {.start = UINT64_MAX};
         shard_file_expect(file, &group, at, (size_t)(size - at < GROUP ? size - at : GROUP));

@@ -240,7 +240,8 @@ static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index
     dcp_status status = shard_file_acquire(tasks->reader, piece->file, tasks->verification, &file);
     if (status != DCP_OK)
         return shard_reader_blame(tasks->reader, request->entry, piece, status);
-    shard_file_expect_stream(file, piece->offset, piece->length);
+    if (piece->length >= SHARD_LARGE)
+        shard_file_expect_stream(file, piece->offset, piece->length);
     if (tasks->verification != DCP_VERIFY_NONE)
         shard_sums_expect(file, piece->offset, piece->length);
     shard_file_release(tasks->reader, file);
