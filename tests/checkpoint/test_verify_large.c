@@ -14,6 +14,7 @@
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
+#include "format/metadata/metadata_trailer.h"
 #include "storage/files/files.h"
 
 #define PATH       "run/large"
@@ -47,6 +48,58 @@ static struct simulated_file_system *disk_with(int64_t elements)
     return fs;
 }
 
+struct bytes {
+    unsigned char *bytes;
+    size_t size;
+};
+
+static struct bytes read_file(const struct file_ops *ops, const char *path)
+{
+    struct file_information about;
+    struct bytes file;
+    int descriptor;
+    size_t moved;
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_READ, &descriptor), 0);
+    assert_int_equal(ops->descriptor_information(ops->context, descriptor, &about), 0);
+    file = (struct bytes){malloc((size_t)about.size), (size_t)about.size};
+    assert_non_null(file.bytes);
+    assert_int_equal(ops->pread(ops->context, descriptor, file.bytes, file.size, 0, &moved), 0);
+    assert_int_equal(moved, file.size);
+    ops->close(ops->context, descriptor);
+    return file;
+}
+
+/* Replaces a file by its first bytes, as they have become. */
+static void write_file(const struct file_ops *ops, const char *path, struct bytes file, size_t size)
+{
+    int descriptor;
+    size_t moved;
+    assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, path), 0);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_CREATE_NEW, &descriptor),
+                     0);
+    assert_int_equal(ops->pwrite(ops->context, descriptor, file.bytes, size, 0, &moved), 0);
+    assert_int_equal(moved, size);
+    ops->close(ops->context, descriptor);
+    free(file.bytes);
+}
+
+/* Files as PyTorch writes them: no footers, an id that promises none, and no second copy of the
+ * metadata. */
+static void make_bare(struct simulated_file_system *fs)
+{
+    const struct file_ops *ops = simulated_ops(fs);
+    struct bytes shard = read_file(ops, SHARD), metadata = read_file(ops, PATH "/.metadata");
+    struct metadata_trailer trailer;
+    uint64_t content;
+    memcpy(&content, shard.bytes + shard.size - 40, sizeof content);
+    write_file(ops, SHARD, shard, (size_t)content);
+    assert_int_equal(metadata_trailer_read(metadata.bytes, metadata.size, &trailer), DCP_OK);
+    unsigned char *mark = memmem(metadata.bytes, metadata.size, "-8dc9-", 6);
+    assert_non_null(mark);
+    mark[1] = '4';
+    write_file(ops, PATH "/.metadata", metadata, trailer.pickle_size);
+}
+
 struct faults {
     uint64_t blocks, records;
 };
@@ -67,8 +120,11 @@ static void bytes_go_around_the_page_cache(void **state)
 {
     static const int64_t sizes[] = {MEDIUM, ELEMENTS, DIVIDED};
     (void)state;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct simulated_file_system *fs = disk_with(sizes[i]);
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        int64_t elements = sizes[i / 2];
+        struct simulated_file_system *fs = disk_with(elements);
+        if (i % 2 == 1)
+            make_bare(fs);
         const struct file_ops *ops = transfer_watch(simulated_ops(fs));
         const dcp_storage storage = files_storage(ops);
         const dcp_open_options options = {.storage = &storage};
@@ -77,7 +133,8 @@ static void bytes_go_around_the_page_cache(void **state)
         assert_int_equal(faults, 0);
         struct transfer_count count = transfer_watch_count(true);
         /* The simulated page cache has every other group of 8 MiB. */
-        assert_true((uint64_t)count.count * PIECE > (uint64_t)sizes[i] * sizeof(float) / 2);
+        assert_true((uint64_t)count.count * PIECE > (uint64_t)elements * sizeof(float) / 2);
+        assert_true((uint64_t)count.count * PIECE < (uint64_t)elements * sizeof(float) * 3 / 2);
         assert_int_equal(count.largest, PIECE);
         assert_int_equal(count.lowest % LARGE_PAGE, 0);
         assert_int_equal(count.addresses % PIECE, 0);
@@ -117,6 +174,11 @@ static void every_damaged_block_is_reported(void **state)
         assert_int_equal(faults.blocks, 3);
         assert_int_equal(faults.records, 2);
         assert_int_equal(count, 5);
+        make_bare(fs);
+        faults = (struct faults){0};
+        assert_int_equal(dcp_verify(PATH, &options, take_fault, &faults, &count), DCP_OK);
+        assert_int_equal(faults.records, 2);
+        assert_int_equal(count, 2);
         simulated_free(fs);
     }
 }

@@ -265,28 +265,35 @@ static void expect_refused(const struct trial *trial, const char *text)
 static void test_damaged(void **state)
 {
     struct trial trial = begin(state, DCP_COMPRESSION_NONE);
-    char *kept = join(trial.data, "__0_0.distcp"), *foreign = join(trial.whole, "__0_0.distcp");
-    char *other = join(trial.data, "__1_0.distcp"), *away = keep(state, "away");
-    keep_a_rank(&trial);
-    keep_a_rank(&trial);
-    assert_int_equal(link(kept, away), 0);
-    assert_int_equal(unlink(kept), 0);
-    expect_refused(&trial, "had finished 2 files, but only 1 are there");
-    replace(kept, foreign, -1);
-    expect_refused(&trial, "is of another save");
-    replace(kept, other, -1);
-    expect_refused(&trial, "holds something else");
-    replace(kept, away, 1000);
-    expect_refused(&trial, "is damaged");
-    replace(kept, away, -1);
     const dcp_convert_options options = resumed(DCP_COMPRESSION_NONE);
+    char *first = join(trial.data, "__0_0.distcp"), *second = join(trial.data, "__1_0.distcp");
+    char *foreign = join(trial.whole, "__0_0.distcp");
+    char *first_copy = keep(state, "first"), *second_copy = keep(state, "second");
+    keep_a_rank(&trial);
+    keep_a_rank(&trial);
+    replace(first_copy, first, -1);
+    replace(second_copy, second, -1);
+    assert_int_equal(unlink(first), 0);
+    expect_refused(&trial, "had finished 2 files, but only 1 are there");
+    replace(first, foreign, -1);
+    expect_refused(&trial, "is of another save");
+    replace(first, first_copy, 1000);
+    expect_refused(&trial, "is damaged");
+    replace(first, second_copy, -1);
+    expect_refused(&trial, "holds something else");
+    replace(first, first_copy, -1);
+    replace(second, first_copy, -1);
+    expect_refused(&trial, "holds something else");
+    replace(second, second_copy, -1);
     must(dcp_convert(trial.source, trial.to, &options, NULL));
-    assert_int_equal(unlink(away), 0);
+    assert_int_equal(unlink(first_copy), 0);
+    assert_int_equal(unlink(second_copy), 0);
     expect_whole(state, &trial);
-    free(kept);
+    free(first);
+    free(second);
     free(foreign);
-    free(other);
-    free(away);
+    free(first_copy);
+    free(second_copy);
     end(&trial);
 }
 

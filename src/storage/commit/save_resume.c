@@ -94,24 +94,12 @@ static dcp_status take_up(struct save_session *session, const bool *kept, uint32
     return DCP_OK;
 }
 
-/* The mark of a save that was interrupted. */
-static dcp_status remove_mark(const dcp_storage *storage, const char *path)
-{
-    struct storage_directory directory;
-    dcp_status status = storage_directory_open(&directory, storage, path, 0, NULL);
-    if (status == DCP_ERR_NOT_FOUND)
-        return DCP_OK;
-    RETURN_IF_ERROR(status);
-    status = storage_directory_remove(&directory, OWNER_NAME);
-    storage_directory_close(&directory);
-    return status;
-}
-
 dcp_status save_session_resume(struct save_session *session, const dcp_storage *storage,
                                const char *path, bool sync, const bool *kept, uint32_t rank_count)
 {
-    RETURN_IF_ERROR(remove_mark(storage, path));
-    RETURN_IF_ERROR(save_session_begin(session, storage, path, DCP_OVERWRITE_REPLACE, sync, 0));
+    const double takeover_seconds = 0; /* whatever mark is there */
+    RETURN_IF_ERROR(
+        save_session_begin(session, storage, path, DCP_OVERWRITE_REPLACE, sync, takeover_seconds));
     dcp_status status = take_up(session, kept, rank_count);
     if (status != DCP_OK) {
         save_session_abandon(session);

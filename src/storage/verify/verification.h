@@ -79,7 +79,8 @@ dcp_status verify_file(struct verification *verification, uint32_t index, bool *
 dcp_status verify_expect(struct verification *verification, const struct placed_piece *placed,
                          size_t count, uint64_t from, uint64_t end);
 /* Checks the blocks that begin in [from, end) of a file; those with the end of its contents for
- * UINT64_MAX. spans: in the order of the file, whose checksums are taken. */
+ * UINT64_MAX. spans: in the order of the file, whose checksums are taken; without checksums of
+ * blocks those of large ones. */
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
                          uint64_t end, struct verify_span *spans, size_t span_count);
 /* The same, of a part of a tensor. Without checksums of blocks only the span's is taken. */

@@ -152,18 +152,6 @@ static dcp_status verify_range(struct verification *verification, struct shard_f
     return status;
 }
 
-dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
-                         uint64_t end, struct verify_span *spans, size_t span_count)
-{
-    struct shard_file *file;
-    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
-    dcp_status status = DCP_OK;
-    if (file->footer == FOOTER_GOOD)
-        status = verify_range(verification, file, from, end, spans, span_count);
-    shard_file_release(verification->reader, file);
-    return status;
-}
-
 /* The checksum alone, of a file whose blocks have none. */
 static dcp_status take_span(struct verification *verification, struct shard_file *file,
                             struct verify_span *span)
@@ -174,6 +162,30 @@ static dcp_status take_span(struct verification *verification, struct shard_file
                         .span_count = 1,
                         .reached = span->offset};
     return pass_bytes(&pass, span->offset + span->length);
+}
+
+/* The same of records from `from` on that are worth reading around the page cache; others, and what
+ * cannot be read here, are read with their piece. */
+static dcp_status take_large(struct verification *verification, struct shard_file *file,
+                             uint64_t from, struct verify_span *spans, size_t count)
+{
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < count && !verification_is_own(status); i++)
+        if (spans[i].offset >= from && spans[i].length >= SHARD_LARGE)
+            status = take_span(verification, file, &spans[i]);
+    return verification_is_own(status) ? status : DCP_OK;
+}
+
+dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
+                         uint64_t end, struct verify_span *spans, size_t span_count)
+{
+    struct shard_file *file;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = file->footer == FOOTER_GOOD
+                            ? verify_range(verification, file, from, end, spans, span_count)
+                            : take_large(verification, file, from, spans, span_count);
+    shard_file_release(verification->reader, file);
+    return status;
 }
 
 dcp_status verify_part(struct verification *verification, uint32_t index, uint64_t from,
@@ -188,20 +200,35 @@ dcp_status verify_part(struct verification *verification, uint32_t index, uint64
     return verification_is_own(status) ? status : DCP_OK; /* the record will have the fault */
 }
 
+/* Whether the streams of a job are read around the page cache: all of them, with their blocks; else
+ * those that are large, if they are most of it. */
+static bool are_apart(const struct placed_piece *placed, size_t count, bool has_blocks)
+{
+    uint64_t all = 0, large = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length = placed[i].piece->zstd ? 0 : placed[i].piece->length / count;
+        all += length;
+        large += placed[i].piece->length >= SHARD_LARGE ? length : 0;
+    }
+    return has_blocks ? all >= ENDS_APART : large > all / 2;
+}
+
 dcp_status verify_expect(struct verification *verification, const struct placed_piece *placed,
                          size_t count, uint64_t from, uint64_t end)
 {
     struct shard_file *file;
-    uint64_t bytes = 0;
     RETURN_IF_ERROR(
         shard_file_acquire(verification->reader, placed->piece->file, DCP_VERIFY_NONE, &file));
-    for (size_t i = 0; i < count; i++)
-        bytes += placed[i].piece->zstd ? 0 : placed[i].piece->length / count;
-    bool apart = file->footer == FOOTER_GOOD && bytes >= ENDS_APART;
+    bool has_blocks = file->footer == FOOTER_GOOD, apart = are_apart(placed, count, has_blocks);
     if (!apart)
         shard_file_expect_group(file, from, end);
-    for (size_t i = 0; apart && i < count; i++)
-        shard_file_expect_stream(file, placed[i].piece->offset, placed[i].piece->length);
+    for (size_t i = 0; apart && i < count; i++) {
+        const struct metadata_piece *piece = placed[i].piece;
+        if (has_blocks || piece->length >= SHARD_LARGE)
+            shard_file_expect_stream(file, piece->offset, piece->length);
+        else
+            shard_file_expect_group(file, piece->offset, piece->offset + piece->length);
+    }
     shard_file_release(verification->reader, file);
     return DCP_OK;
 }
