@@ -155,8 +155,8 @@ typedef struct dcp_convert_options {
     dcp_compression compression; /**< DCP directories, as dcp_save_options::compression */
     int32_t compression_level;
 
-    /** Threads that read and write; 0 means up to 4, or 8 that compress for several ranks,
-     * depending on the number of processors. */
+    /** Threads that read and write; 0 means 4, and for DCP directories one for each processor, at
+     * most 4, or 8 that compress for several ranks. */
     int32_t thread_count;
     bool skip_sync; /**< do not wait for the disk */
 

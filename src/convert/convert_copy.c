@@ -10,8 +10,12 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "convert/convert_order.h"
+#include "convert/convert_writer.h"
 
+/* Also where there are fewer processors: they wait for disks. */
 enum { THREADS_USUAL = 4, THREADS_MAX = 64 };
+/* Of the widest elements. */
+enum { ELEMENT_ALIGNMENT = 8 };
 
 /* Where there is a journal, it is told of so many bytes more, or after so long. */
 #define NOTE_BYTES       ((uint64_t)256 << 20)
@@ -157,21 +161,25 @@ static dcp_status keep_blocks(struct copying *copying, size_t *count)
 
 /* ---- copying ---- */
 
-static dcp_status copy_block(struct copying *copying, size_t thread, size_t block, void *space,
-                             struct convert_writeback *writeback)
+/* Where a block goes in memory: it lies in its page as in the file's, as far as elements can. */
+static void *place_block(unsigned char *space, uint64_t offset)
+{
+    size_t skew = (size_t)(offset % MEMORY_PAGE);
+    return skew % ELEMENT_ALIGNMENT == 0 ? space + skew : space;
+}
+
+static dcp_status copy_block(struct copying *copying, size_t thread, size_t block,
+                             unsigned char *space, struct convert_writer *writer)
 {
     size_t index = find_run(copying, block), size;
     const struct convert_run *run = copying->runs[index];
-    uint64_t begin = block_begin(copying, index, block, &size);
+    uint64_t begin = block_begin(copying, index, block, &size), offset = run->offset + begin;
     const void *bytes;
-    RETURN_IF_ERROR(read_block(copying, run, begin, size, space, &bytes));
+    RETURN_IF_ERROR(read_block(copying, run, begin, size, place_block(space, offset), &bytes));
     if (copying->crcs)
         copying->crcs[block] = crc32_update(0, bytes, size);
-    RETURN_IF_ERROR(
-        convert_output_write(copying->output, run->file, bytes, size, run->offset + begin));
+    RETURN_IF_ERROR(convert_writer_write(writer, run->file, bytes, size, offset));
     atomic_store(&copying->at[thread], block + 1);
-    convert_output_write_back(copying->output, writeback,
-                              (struct convert_span){run->file, size, run->offset + begin});
     RETURN_IF_ERROR(note_if_due(copying, size));
     return progress_add(copying->progress, size);
 }
@@ -181,21 +189,23 @@ static dcp_status copy_blocks(void *context, size_t index)
 {
     struct copying *copying = context;
     size_t count = copying->first[copying->run_count], block;
-    struct convert_writeback writeback = {0};
-    void *space = memory_allocate(CONVERT_BLOCK);
+    struct convert_writer writer;
+    unsigned char *space = memory_allocate_large(CONVERT_BLOCK + MEMORY_PAGE);
     if (!space)
-        return error_no_memory(CONVERT_BLOCK, "a block");
+        return error_no_memory(CONVERT_BLOCK + MEMORY_PAGE, "a block");
+    convert_writer_init(&writer, copying->output);
     dcp_status status = DCP_OK;
     while (status == DCP_OK && !atomic_load(&copying->failed) &&
            (block = atomic_fetch_add(&copying->next, 1)) < count) {
         atomic_store(&copying->at[index], block);
-        status = copy_block(copying, index, block, space, &writeback);
+        status = copy_block(copying, index, block, space, &writer);
     }
     if (status != DCP_OK)
         atomic_store(&copying->failed, true);
     else if (!atomic_load(&copying->failed))
         atomic_store(&copying->at[index], count);
-    memory_release(space);
+    convert_writer_close(&writer);
+    memory_release_aligned(space);
     return status;
 }
 
@@ -216,10 +226,9 @@ static void join_sums(const struct copying *copying)
 size_t convert_thread_count(const dcp_convert_options *options)
 {
     size_t count = (size_t)options->thread_count;
-    if (options->thread_count > 0)
-        return count < THREADS_MAX ? count : THREADS_MAX;
-    count = thread_processor_count();
-    return count < THREADS_USUAL ? count : THREADS_USUAL;
+    if (options->thread_count == 0)
+        return THREADS_USUAL;
+    return count < THREADS_MAX ? count : THREADS_MAX;
 }
 
 /* Threads copy what is not there yet. A failure keeps what was done. */

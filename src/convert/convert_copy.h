@@ -22,7 +22,7 @@ struct convert_run {
 };
 
 /* Copies all runs, in their order or that of a compressed source, as far as threads keep to it.
- * thread_count: 0 means up to 4, as there are processors. with_crc: checksums are wanted. What the
+ * thread_count: 0 means 4. with_crc: checksums are wanted. What the
  * output's journal tells of is not copied again. */
 dcp_status convert_copy(const struct convert_source *source, struct convert_output *output,
                         struct convert_run *runs, size_t count, bool with_crc,

@@ -15,11 +15,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 
-/* Smaller writes wait for their neighbours. */
-enum { EARLY_BYTES = 64 << 10 };
-/* Of each thread, on their way to the disk. */
-#define WRITEBACK_BYTES ((uint64_t)16 << 20)
-
 static dcp_status fail(const char *path, const char *what)
 {
     int number = errno;
@@ -176,33 +171,6 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
         size -= (size_t)written;
     }
     return DCP_OK;
-}
-
-/* A file system that cannot do it is no failure: then all of it is written at the end. */
-static void start_or_await(const struct convert_output *output, struct convert_span span,
-                           unsigned int how)
-{
-    sync_file_range(output->files[span.file], (off_t)span.offset, (off_t)span.size, how);
-}
-
-void convert_output_write_back(const struct convert_output *output,
-                               struct convert_writeback *writeback, struct convert_span written)
-{
-    const size_t most = sizeof writeback->spans / sizeof *writeback->spans;
-    if (output->skip_sync || written.size < EARLY_BYTES)
-        return;
-    start_or_await(output, written, SYNC_FILE_RANGE_WRITE);
-    writeback->spans[(writeback->first + writeback->count++) % most] = written;
-    writeback->bytes += written.size;
-    while (writeback->bytes > WRITEBACK_BYTES || writeback->count == most) {
-        struct convert_span oldest = writeback->spans[writeback->first];
-        start_or_await(output, oldest,
-                       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                           SYNC_FILE_RANGE_WAIT_AFTER);
-        writeback->first = (writeback->first + 1) % most;
-        writeback->count--;
-        writeback->bytes -= oldest.size;
-    }
 }
 
 dcp_status convert_output_sync(const struct convert_output *output)

@@ -36,21 +36,6 @@ dcp_status convert_output_add(struct convert_output *output, const char *name, u
 /* Any thread. */
 dcp_status convert_output_write(const struct convert_output *output, size_t file, const void *bytes,
                                 size_t size, uint64_t offset);
-/* A place in a file. */
-struct convert_span {
-    size_t file, size;
-    uint64_t offset;
-};
-/* What a thread has written and the disk may not have yet: so much that the disk is busy, and so
- * little that the end need not wait for it. All zero: nothing. */
-struct convert_writeback {
-    struct convert_span spans[256];
-    size_t first, count;
-    uint64_t bytes; /* of them */
-};
-/* Adds what was just written, and waits for the disk to have what was written long before. */
-void convert_output_write_back(const struct convert_output *output,
-                               struct convert_writeback *writeback, struct convert_span written);
 /* Makes what is written of all open files durable. */
 dcp_status convert_output_sync(const struct convert_output *output);
 /* Makes a file durable, and closes it. */

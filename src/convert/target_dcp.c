@@ -95,12 +95,20 @@ static dcp_status save_limited(dcp_state *root, const char *path, dcp_save_optio
     return dcp_save(root, path, save);
 }
 
+/* Of one rank: as many as there are processors, up to the usual number. What they write overlaps by
+ * itself. */
+static size_t file_threads(const dcp_convert_options *options)
+{
+    size_t count = thread_processor_count(), most = convert_thread_count(options);
+    return options->thread_count == 0 && count < most ? count : most;
+}
+
 /* Of ranks whose files are written at a time. */
 static size_t rank_threads(const dcp_convert_options *options)
 {
     size_t count = thread_processor_count();
     if (options->thread_count > 0 || options->compression == DCP_COMPRESSION_NONE)
-        return convert_thread_count(options);
+        return file_threads(options);
     return count < COMPRESSING_THREADS ? count : COMPRESSING_THREADS;
 }
 
@@ -120,7 +128,7 @@ static dcp_status write_directory(struct dcp_writing *writing, const char *path,
         status = save_as_ranks(root, path, &save, (uint32_t)options->ranks,
                                (uint32_t)rank_threads(options), kept);
     } else if (status == DCP_OK) {
-        save.io_threads = (int32_t)convert_thread_count(options);
+        save.io_threads = (int32_t)file_threads(options);
         save.memory_limit = SAVE_MEMORY + SAVE_NAME_MEMORY * writing->source->count;
         status = save_limited(root, path, &save);
     }

@@ -87,12 +87,13 @@ for check in sampled all; do
     grep -q "checking  [0-9.]* s, within planning: " "$directory.out" || fail "no check: $(cat "$directory.out")"
 done
 
-# Threads that write a file, and their priority, seen as long as there is no checkpoint: three seconds at this rate.
+# Threads that write a file, as many as there are most of the time, and their priority, seen as long as there is no checkpoint:
+# three seconds at this rate.
 watch() {
     "$dcp" bench --bytes 24M --tensors 3 --write-rate 8M --repeat 1 --no-sync --io pool,buffered "$@" "$directory" \
         >"$directory.out" 2>"$directory.err" &
     bench=$!
-    threads=0 seen=
+    counts= seen=
     while :; do
         count=0 found=
         for task in /proc/$bench/task/*; do
@@ -101,10 +102,11 @@ watch() {
 "
         done
         kill -0 $bench 2>/dev/null && [ -z "$(find "$directory" -name .metadata 2>/dev/null)" ] || break
-        [ $count -gt $threads ] && threads=$count
+        counts="$counts $count"
         seen="$seen$found"
         sleep 0.02
     done
+    threads=$(echo "$counts" | tr ' ' '\n' | sort | uniq -c | sort -rn | awk 'NF == 2 { print $2; exit }')
     wait $bench || fail "bench $*: $(cat "$directory.err")"
     empty "bench $*"
 }
