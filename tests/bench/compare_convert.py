@@ -1,7 +1,8 @@
 """Converting a .pt file into a DCP directory and back, and shards that PyTorch wrote as safetensors into a Hugging Face
 directory: dcp convert and PyTorch's functions. And the fp32 weights of DeepSpeed checkpoints of two ranks (ZeRO-2 and
 ZeRO-3, without the moments, which nobody reads here) into a .pt file: dcp convert --masters and zero_to_fp32.py, where
-Python has deepspeed.
+Python has deepspeed. And a model in FP8 with block scales into a .pt file of its fp32 weights: dcp convert --dequantize, and
+PyTorch's QuantizedHuggingFaceStorageReader with torch.save.
 
     compare convert [--bytes 1G] [--tensors 100] [--repeat 3] [--dir DIR] [--json]
             [--build DIR] [--python PYTHON]
@@ -80,6 +81,24 @@ with open(os.path.join(path, "latest"), "w") as file:
     file.write(tag)
 """
 
+# A Hugging Face directory in FP8, with a scale for each block of 128 x 128; bytes: of the computed weights.
+MAKE_FP8 = """
+import json, os, sys, torch
+from safetensors.torch import save_file
+path, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rows, tensors = max(128, size // 4 // count // 256 // 128 * 128), {}
+os.mkdir(path)
+for i in range(count):
+    tensors["layers.%d.weight" % i] = torch.randn(rows, 256).to(torch.float8_e4m3fn)
+    tensors["layers.%d.weight_scale_inv" % i] = torch.rand(rows // 128, 2)
+name = "model-00001-of-00001.safetensors"
+save_file(tensors, os.path.join(path, name), {"format": "pt"})
+with open(os.path.join(path, "model.safetensors.index.json"), "w") as file:
+    json.dump({"metadata": {}, "weight_map": dict.fromkeys(tensors, name)}, file)
+with open(os.path.join(path, "config.json"), "w") as file:
+    json.dump({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}}, file)
+"""
+
 PEER = """
 import os, sys, time, logging, warnings
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
@@ -90,12 +109,22 @@ if sys.argv[1] == "hf":
 if sys.argv[1].startswith("zero"):
     import contextlib
     from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict
+if sys.argv[1] == "fp8":
+    import torch, torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint.quantized_hf_storage import QuantizedHuggingFaceStorageReader
+def dequantize(source, target):
+    found = QuantizedHuggingFaceStorageReader(source).read_metadata().state_dict_metadata
+    state = {name: torch.empty(tensor.size) for name, tensor in found.items() if name.endswith(".weight")}
+    checkpoint.load(state, storage_reader=QuantizedHuggingFaceStorageReader(source), no_dist=True)
+    torch.save(state, target)
 def highest():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 before, start = highest(), time.perf_counter()
 if sys.argv[1] == "hf":
     consolidate_safetensors_files(sys.argv[2], sys.argv[3], {"layers.%d.weight" % i: 1 for i in range(int(sys.argv[4]))})
+elif sys.argv[1] == "fp8":
+    dequantize(sys.argv[2], sys.argv[3])
 elif sys.argv[1].startswith("zero"):
     with contextlib.redirect_stdout(sys.stderr):
         convert_zero_checkpoint_to_fp32_state_dict(sys.argv[2], sys.argv[3], max_shard_size=None)
@@ -151,11 +180,11 @@ def remove(path):
 
 
 def compare(form, source, options):
-    target, zero = source + "." + form, form.startswith("zero")
+    target, zero, fp8 = source + "." + form, form.startswith("zero"), form == "fp8"
     command = os.path.join(options.build, "bin", "dcp")
-    ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", "pt" if zero else form, source, target]
+    ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", "pt" if zero or fp8 else form, source, target]
     ours += ["--no-sync"] if form != "dcp" else []
-    ours += ["--masters"] if zero else []
+    ours += ["--masters"] if zero else ["--dequantize", "fp32"] if fp8 else []
     peer = [options.python, "-c", PEER, form, source, target, str(options.tensors)]
     found = {"ours": [], "peer": []}
     for _ in range(options.repeat):
@@ -165,7 +194,7 @@ def compare(form, source, options):
             remove(target)
     for i, (unit, limit) in enumerate((("s", None), ("B", LIMIT))):
         mine, theirs = (statistics.median(values[i] for values in found[side]) for side in ("ours", "peer"))
-        show("convert.%s%s.%s" % ("" if zero else "to_", form, "seconds" if i == 0 else "memory"), mine, theirs, limit, unit, options)
+        show("convert.%s%s.%s" % ("" if zero or fp8 else "to_", form, "seconds" if i == 0 else "memory"), mine, theirs, limit, unit, options)
 
 
 def show(measure, ours, peer, limit, unit, options):
@@ -198,6 +227,11 @@ def main(arguments):
         os.sync()
         compare("hf", shards, options)
         shutil.rmtree(shards)
+        model = os.path.join(directory, "model")
+        subprocess.run([options.python, "-c", MAKE_FP8, model, str(options.bytes), str(options.tensors)], check=True)
+        os.sync()
+        compare("fp8", model, options)
+        shutil.rmtree(model)
         for stage in (2, 3) if has_deepspeed(options) else ():
             run_of = os.path.join(directory, "run")
             subprocess.run([options.python, "-c", MAKE_ZERO, run_of, str(options.bytes), str(options.tensors), str(stage)],
