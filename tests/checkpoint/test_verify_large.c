@@ -204,20 +204,25 @@ static bool is_needed(const char *operation)
            strncmp(operation, "will_need", 9) != 0 && strncmp(operation, "queue_", 6) != 0;
 }
 
+/* Of files without footers what fails once is read again, with its piece. */
 static void what_cannot_be_read_is_a_fault(void **state)
 {
     (void)state;
     struct simulated_file_system *fs = disk_with(ELEMENTS);
     dcp_storage storages[2];
     make_storages(fs, storages);
-    for (size_t i = 0; i < 2; i++) {
-        const dcp_open_options options = {.storage = &storages[i]};
+    for (size_t i = 0; i < 4; i++) {
+        const dcp_open_options options = {.storage = &storages[i % 2]};
         bool reached = true;
+        simulated_set_fault(fs, NULL);
+        if (i == 2)
+            make_bare(fs);
         for (long n = 1; reached; n++) {
             uint64_t faults = 0;
             simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
                                                               .kind = SIMULATED_ERROR,
-                                                              .error_number = EIO});
+                                                              .error_number = EIO,
+                                                              .from_then_on = i >= 2});
             dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
             const char *name = simulated_operation_name(fs, n);
             reached = simulated_fault_reached(fs);
@@ -235,9 +240,12 @@ static void missing_memory_is_an_error(void **state)
     struct simulated_file_system *fs = disk_with(ELEMENTS);
     dcp_storage storages[2];
     make_storages(fs, storages);
-    for (size_t i = 0; i < 2; i++) {
-        const dcp_open_options options = {.storage = &storages[i]};
+    for (size_t i = 0; i < 4; i++) {
+        const dcp_open_options options = {.storage = &storages[i % 2]};
         bool reached = true;
+        simulated_set_fault(fs, NULL);
+        if (i == 2)
+            make_bare(fs);
         for (long n = 1; reached; n++) {
             uint64_t faults = 0;
             failing_allocator_install(n, false);

@@ -77,7 +77,7 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.pread = watched_pread;
     watch.ops.pwrite = watched_pwrite;
     watch.ops.queue_submit = watched_submit;
-    watch.ops.will_need = watched_will_need;
+    watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
     return &watch.ops;
