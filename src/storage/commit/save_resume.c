@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/footer/footer.h"
-#include "storage/commit/save_id.h"
 #include "storage/file_source.h"
 #include "storage/open/directory.h"
 
