@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 import torch.distributed.checkpoint.state_dict_loader as _stock
-from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.utils import _api_bc_check
 
 from .. import _structs as structs
@@ -97,7 +96,7 @@ def _hand_over(state_dict: Dict[str, Any], states: ways.States) -> Optional[Base
     """Gives what was loaded to the entries that it is of. Returns what one of them raises."""
     try:
         for key, value in states.get().items():
-            if isinstance(state_dict[key], Stateful):
+            if ways.is_stateful(state_dict[key]):
                 state_dict[key].load_state_dict(value)
             else:
                 state_dict[key] = value

@@ -127,6 +127,11 @@ def way_of(
     return storage, None
 
 
+def is_stateful(value: Any) -> bool:
+    """As the protocol of PyTorch says. Asking it takes long, so most tensors are not asked about."""
+    return hasattr(value, "load_state_dict") and isinstance(value, Stateful)
+
+
 class States:
     """The entries of a state dict, with what stateful ones say of themselves instead of them."""
 
@@ -146,7 +151,7 @@ class States:
                 if self._is_sorted:
                     entries = sorted(entries, key=lambda entry: entry[0])
                 self._found = {
-                    key: value.state_dict() if isinstance(value, Stateful) else value
+                    key: value.state_dict() if is_stateful(value) else value
                     for key, value in entries
                 }
             except Exception as error:
