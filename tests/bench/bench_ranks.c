@@ -8,8 +8,9 @@
  *   unchecked_rows DIR, unchecked_reshard DIR   the same without checking a byte
  *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
  *                                     or for the others as well
- *   write:WAY DIR, read:WAY DIR       the same bytes in one of the ways of disk_ways.h; infinitely
- *                                     many seconds where it is lacking
+ *   write:WAY DIR, read:WAY DIR       as many bytes as the last save has written, or those of the
+ *                                     files, in one of the ways of disk_ways.h; infinitely many
+ *                                     seconds where it is lacking
  *   cool DIR                          out of the page cache
  *   async DIR, overlapped DIR         an asynchronous save, the next one of its chain
  *   beside DIR                        as async, while each rank computes
@@ -52,6 +53,7 @@ struct rank {
     size_t count;
     int64_t rows, columns;
     struct bench_state state; /* divided by rows */
+    uint64_t written;         /* by the last save: elements, and what the format puts around them */
     struct bench_async async;
 };
 
@@ -77,7 +79,9 @@ static void check(dcp_status status)
 static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
                  struct answer *answer)
 {
-    dcp_save_options options = {.group = rank->group, .page_cache = page_cache};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options options = {
+        .group = rank->group, .page_cache = page_cache, .figures = &figures};
     unsigned long long before = memory_restart();
 
     shared_barrier(rank->shared);
@@ -86,6 +90,7 @@ static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
     answer->seconds = now() - start;
     answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
     answer->memory = memory_peak() - before;
+    rank->written = figures.bytes_moved;
 }
 
 /* Loads into a state, and makes sure, outside the time taken, that all of it arrived. */
@@ -164,8 +169,8 @@ static void plain(const struct rank *rank, const char *path, const char *command
 
     if (!disk_way_from_name(name, &way))
         errx(2, "no such way: %s", name);
-    struct disk_ways *ways =
-        disk_ways_new(&way, rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1);
+    size_t bytes = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
+    struct disk_ways *ways = disk_ways_new(&way, rank->written > bytes ? rank->written : bytes);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
