@@ -8,9 +8,10 @@
  *   unchecked_rows DIR, unchecked_reshard DIR   the same without checking a byte
  *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
  *                                     or for the others as well
- *   write:WAY DIR, read:WAY DIR       as many bytes as the last save has written, or those of the
- *                                     files, in one of the ways of disk_ways.h; infinitely many
- *                                     seconds where it is lacking
+ *   write:WAY DIR                     as many bytes as the last save has written in one of the ways
+ *                                     of disk_ways.h, as the state has if all saves were
+ *                                     asynchronous; infinitely many seconds where it is lacking
+ *   read:WAY DIR                      the files there, likewise
  *   cool DIR                          out of the page cache
  *   async DIR, overlapped DIR         an asynchronous save, the next one of its chain
  *   beside DIR                        as async, while each rank computes
@@ -169,8 +170,10 @@ static void plain(const struct rank *rank, const char *path, const char *command
 
     if (!disk_way_from_name(name, &way))
         errx(2, "no such way: %s", name);
-    size_t bytes = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
-    struct disk_ways *ways = disk_ways_new(&way, rank->written > bytes ? rank->written : bytes);
+    size_t bytes = rank->written;
+    if (bytes == 0)
+        bytes = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
+    struct disk_ways *ways = disk_ways_new(&way, bytes);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what compare says of a limit: every way is there, the limit is the best one's, and a way that
-a directory lacks counts for nothing.
+"""Checks what compare says of a limit: every way is there, the limit is the best one's, a way that a
+directory lacks counts for nothing, and a limit of writing writes as many bytes as a save has written.
 
     check_limit.py save|cold|load COMPARE-ARGUMENT...
 """
@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import importlib.machinery
 import importlib.util
@@ -44,9 +45,27 @@ def check_choice(compare):
     assert limit.ways() == {"a": 2, "b": 9, "c": float("inf"), "d": 9}, limit.ways()
 
 
+def bytes_in(directory, prefix):
+    return sum(os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory) if name.startswith(prefix))
+
+
+def check_bytes(build):
+    """Of small tensors, where the files are far larger than the tensors."""
+    program = os.path.join(build, "tests", "bench", "bench_ranks")
+    with tempfile.TemporaryDirectory(dir=build) as directory:
+        saved, plain = os.path.join(directory, "saved"), os.path.join(directory, "plain")
+        os.mkdir(plain)
+        commands = "save %s\nwrite:buffered %s\n" % (saved, plain)
+        subprocess.run([program, "2", "50", "1"], input=commands, text=True, check=True, stdout=subprocess.DEVNULL)
+        written = bytes_in(saved, "__")
+        assert bytes_in(plain, "plain_") == written > 50 * 240 * 4 * 1.5, (plain, written)
+
+
 def main():
     compare = load_compare()
     check_choice(compare)
+    if sys.argv[1] == "save":
+        check_bytes(sys.argv[sys.argv.index("--build") + 1])
     done = subprocess.run([sys.executable, COMPARE] + sys.argv[1:] + ["--json"], check=True, stdout=subprocess.PIPE)
     row = json.loads(done.stdout.splitlines()[0])
     ways = row["ways"]

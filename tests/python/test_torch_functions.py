@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed._shard.sharded_tensor import Shard as LocalShard, init_from_local_shards
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -114,6 +115,24 @@ class OneProcess(unittest.TestCase):
                         self.assertTrue(equal(state, found), (seed, side, package))
             self.assertEqual(elsewhere, [])
             self.assertEqual(libdcp.verify(self.path / str(seed) / "ours"), [])
+
+    def test_only_what_could_be_stateful_is_asked_about(self):
+        class Counting(type):
+            def __instancecheck__(cls, value):
+                asked.append(value)
+                return isinstance(value, Stateful)
+
+        asked = []
+        layer = torch.nn.Linear(2, 2)
+        state = {"tensor": torch.ones(3), "layer": layer, "number": 1}
+        with mock.patch.object(ways, "Stateful", Counting("Counting", (), {})):
+            ours.save(state, checkpoint_id=self.path / "a")
+            weight = layer.weight.detach().clone()
+            torch.nn.init.zeros_(layer.weight)
+            ours.load(state, checkpoint_id=self.path / "a")
+        self.assertTrue(torch.equal(layer.weight, weight))
+        self.assertTrue(asked)
+        self.assertTrue(all(value is layer for value in asked), asked)
 
     def test_memory_mapped_for_reading_is_no_destination(self):
         ours.save({"a": torch.arange(5000.0), "b": torch.ones(3)}, checkpoint_id=self.path / "a")

@@ -128,7 +128,7 @@ def way_of(
 
 
 def is_stateful(value: Any) -> bool:
-    """As the protocol of PyTorch says. Asking it takes long, so most tensors are not asked about."""
+    """As PyTorch's protocol says, which takes long to ask: not of what lacks one of its methods."""
     return hasattr(value, "load_state_dict") and isinstance(value, Stateful)
 
 
