@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/limit_trial.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -96,6 +97,8 @@ static uint64_t address_space(void)
 
 static int work_in(uint64_t room, bool (*work)(void *context), void *context)
 {
+    /* Of another arena, glibc takes 64 MiB or more for a moment, which others lack meanwhile. */
+    mallopt(M_ARENA_MAX, 1);
     uint64_t most = address_space() + room + MALLOC_WASTE;
     struct rlimit space = {most, most};
     if (setrlimit(RLIMIT_AS, &space) != 0)

@@ -138,7 +138,8 @@ fi
 base=4096
 until (ulimit -v $base && "$dcp" --version >/dev/null 2>&1); do base=$((base + 2048)); done
 make_file "$scratch/large.safetensors" 6000
-limited() { (ulimit -v $((base + 65536)) && exec "$dcp" convert --quiet --no-sync --threads 4 "$@"); }
+# One arena: of another, glibc takes 64 MiB of address space for a moment, and there is none for anything else meanwhile.
+limited() { (export MALLOC_ARENA_MAX=1; ulimit -v $((base + 65536)) && exec "$dcp" convert --quiet --no-sync --threads 4 "$@"); }
 limited "$scratch/large.safetensors" "$scratch/large.pt" || fail "192 MB to a .pt file in 64 MiB"
 # What is written goes to the disk meanwhile, around the page cache or close behind, and not at the end, where progress would
 # stand still and signals wait.

@@ -38,6 +38,7 @@ struct torture {
     uint64_t random;
     int kills[MOMENTS]; /* by what they left */
     int all, resumed, fresh, lost, finished;
+    int stuck;       /* launchers that did not notice that a rank was gone */
     char said[1024]; /* of the last failure */
 };
 
@@ -105,7 +106,8 @@ static void wait_for(struct torture *torture, struct mpi_job *job, enum moment m
     sleep_seconds(draw(torture, moment == ANY ? 30000 : 2000) / 1e6);
 }
 
-static void kill_ranks(struct torture *torture, const struct mpi_job *job)
+/* False: there are none, as at the very end. */
+static bool kill_ranks(struct torture *torture, const struct mpi_job *job)
 {
     pid_t ranks[JOB_RANKS_MAX];
     size_t count = job_ranks(job, ranks);
@@ -114,6 +116,7 @@ static void kill_ranks(struct torture *torture, const struct mpi_job *job)
     size_t first = count > 0 && !all ? draw(torture, (uint32_t)count) : 0;
     for (size_t i = first; i < (all ? count : first + 1) && i < count; i++)
         kill(ranks[i], SIGKILL);
+    return count > 0;
 }
 
 static void count_kill(struct torture *torture, const struct sight *left)
@@ -216,19 +219,20 @@ static bool live(struct torture *torture, bool is_killed)
 {
     struct mpi_job job;
     struct sight left;
+    pid_t ranks[JOB_RANKS_MAX];
     begin_life(torture, &job, 1 + draw(torture, RANKS_MAX), "1");
     if (is_killed)
         wait_for(torture, &job, (enum moment)draw(torture, MOMENTS));
-    bool killed = is_killed && !job_poll(&job);
-    if (killed)
-        kill_ranks(torture, &job);
-    if (!job_wait(&job, killed ? 30 : 120)) {
-        job_end(&job);
+    bool killed = is_killed && !job_poll(&job) && kill_ranks(torture, &job);
+    bool ended = job_wait(&job, killed ? 10 : 120);
+    /* To end the other ranks of one that was killed is the launcher's task, and so is to end. */
+    bool stuck = !ended && (killed || job_ranks(&job, ranks) == 0);
+    job_end(&job);
+    torture->stuck += stuck;
+    if (!job.ended || (!ended && !stuck))
         return wrong(torture, "the job does not end");
-    }
-    job_end(&job); /* ranks that outlive their launcher */
     sight_take(torture->run, &left);
-    killed = killed && job.status != 0;
+    killed = (killed || stuck) && job.status != 0;
     if (killed)
         count_kill(torture, &left);
     if (!judge(torture, &job, killed, &left))
@@ -280,9 +284,9 @@ static void report(const struct torture *torture)
     for (int i = 0; i < MOMENTS; i++)
         printf(" %d %s%s", torture->kills[i], moment_names[i], i + 1 < MOMENTS ? "," : "");
     printf("\n%d resumes, %d starts anew, %d directories lost, %d runs to the end, %" PRIu64
-           " losses compared\n",
+           " losses compared, %d launchers stuck\n",
            torture->resumed, torture->fresh, torture->lost, torture->finished,
-           torture->oracle.compared);
+           torture->oracle.compared, torture->stuck);
 }
 
 /* Open MPI asks for these, others do not look: as any user, on any number of cores. */
