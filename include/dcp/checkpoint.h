@@ -267,8 +267,9 @@ static inline dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoi
  *
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_KIND for objects, DCP_ERR_SHAPE, DCP_ERR_DTYPE (dcp_read_options::convert),
- * DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO and others. A failure during reading may leave the
- * destination changed.
+ * DCP_ERR_ARGUMENT if the first or last byte of the memory cannot be written, DCP_ERR_CHECKSUM,
+ * DCP_ERR_FORMAT, DCP_ERR_IO and others. A failure during reading may leave the destination
+ * changed.
  */
 DCP_API dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                                     const dcp_tensor *destination,

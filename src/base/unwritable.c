@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/unwritable.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* "START-END PERMISSIONS ...", of which the second permission is 'w' or '-'. */
 static void take_line(const char *line, struct unwritable *unwritable)
@@ -43,4 +46,12 @@ bool unwritable_has(const struct unwritable *unwritable, uint64_t start, uint64_
             high = middle;
     }
     return low < unwritable->count && unwritable->ranges[low].start < end;
+}
+
+/* The system is asked for something that it answers with one byte. */
+bool unwritable_byte(uint64_t address)
+{
+    uintptr_t page = (uintptr_t)&address;
+    page -= page % (uintptr_t)sysconf(_SC_PAGESIZE);
+    return mincore((void *)page, 1, (unsigned char *)(uintptr_t)address) != 0 && errno == EFAULT;
 }

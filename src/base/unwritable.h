@@ -22,5 +22,8 @@ struct unwritable {
 bool unwritable_read(struct text_lines *list, struct unwritable *unwritable);
 /* Whether a byte of the range cannot be written. */
 bool unwritable_has(const struct unwritable *unwritable, uint64_t start, uint64_t end);
+/* The same of one byte, which is changed if it can be written: takes no longer than a system call.
+ */
+bool unwritable_byte(uint64_t address);
 
 #endif

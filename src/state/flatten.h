@@ -66,6 +66,8 @@ dcp_status flatten_check_destinations(struct flat_state *flat);
  * read a small tensor. */
 dcp_status flatten_check_layout(struct flat_state *flat);
 dcp_status flatten_check_writable(const struct flat_state *flat);
+/* For a small read, right before it: changes the first and the last byte of each chunk. */
+dcp_status flatten_try_writable(const struct flat_state *flat);
 /* Ranks of a mesh; INT64_MAX: more than that. */
 int64_t mesh_size(const dcp_mesh *mesh);
 /* Before a save or load with a group of this size: checks that no tensor has a mesh with more ranks

@@ -52,6 +52,23 @@ static void protected_pages_are_found(void **state)
     assert_true(cannot_write(list, "text", 1));
 }
 
+static void one_byte_is_tried(void **state)
+{
+    (void)state;
+    unsigned char *memory =
+        mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    assert_int_equal(mprotect(memory + PAGE, PAGE, PROT_READ), 0);
+    assert_int_equal(mprotect(memory + 2 * PAGE, PAGE, PROT_NONE), 0);
+    assert_false(unwritable_byte((uintptr_t)memory));
+    assert_false(unwritable_byte((uintptr_t)memory + PAGE - 1));
+    assert_true(unwritable_byte((uintptr_t)memory + PAGE));
+    assert_true(unwritable_byte((uintptr_t)memory + 2 * PAGE - 1));
+    assert_true(unwritable_byte((uintptr_t)memory + 2 * PAGE));
+    assert_true(unwritable_byte((uintptr_t) "text"));
+    munmap(memory, 3 * PAGE);
+}
+
 static void a_list_is_read_however_it_ends(void **state)
 {
     static const struct {
@@ -89,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(protected_pages_are_found),
+        cmocka_unit_test(one_byte_is_tried),
         cmocka_unit_test(a_list_is_read_however_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

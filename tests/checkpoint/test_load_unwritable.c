@@ -166,6 +166,35 @@ static void what_is_not_loaded_may_be_protected(void **state)
     free(ours);
 }
 
+/* Without looking through all mappings: a small read takes less time than that. */
+static void a_read_of_one_tensor_is_refused(void **state)
+{
+    float *ours = malloc((size_t)ELEMENTS * sizeof *ours), *memory = map_pages(3);
+    dcp_checkpoint *checkpoint;
+    size_t entry;
+    const dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 1, .global_shape = {ELEMENTS}, .data = memory};
+    assert_non_null(ours);
+    save_sample(*state, ours);
+    assert_int_equal(dcp_checkpoint_open(*state, NULL, &checkpoint), DCP_OK);
+    assert_int_equal(dcp_checkpoint_find(checkpoint, "mapped", &entry), DCP_OK);
+    assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, NULL), DCP_OK);
+    for (int64_t i = 0; i < ELEMENTS; i++)
+        assert_true(memory[i] == (float)i);
+    for (size_t page = 0; page < 3; page += 2) {
+        char *protected = (char *)memory + page * PAGE;
+        assert_int_equal(mprotect(protected, PAGE, PROT_READ), 0);
+        assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, NULL),
+                         DCP_ERR_ARGUMENT);
+        assert_non_null(strstr(dcp_error_message(), "mapped: its 12288 bytes of memory at"));
+        assert_non_null(strstr(dcp_error_message(), "reading only"));
+        assert_int_equal(mprotect(protected, PAGE, PROT_READ | PROT_WRITE), 0);
+    }
+    dcp_checkpoint_close(checkpoint);
+    munmap(memory, 3 * PAGE);
+    free(ours);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +205,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(kept_plans_look_again, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(backward_strides_count, scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_not_loaded_may_be_protected, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_read_of_one_tensor_is_refused, scratch_setup,
                                         scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,6 +221,8 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
         status =
             load_differences_judge(&differences, DCP_STRICT_MISSING, false, checkpoint->metadata);
     if (status == DCP_OK)
+        status = flatten_try_writable(&flat);
+    if (status == DCP_OK)
         status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
                                    options->verification, 1, &moved);
 done:
