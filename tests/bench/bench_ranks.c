@@ -13,6 +13,7 @@
  *                                     asynchronous; infinitely many seconds where it is lacking
  *   read:WAY DIR                      the files there, likewise
  *   cool DIR                          out of the page cache
+ *   trim DIR                          what was freed back to the system: DIR is not used
  *   async DIR, overlapped DIR         an asynchronous save, the next one of its chain
  *   beside DIR                        as async, while each rank computes
  *   copy DIR                          a plain copy in memory
@@ -212,6 +213,8 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     else if (strcmp(command, "async") == 0 || strcmp(command, "overlapped") == 0 ||
              strcmp(command, "beside") == 0)
         save_behind(rank, path, command, &answer);
+    else if (strcmp(command, "trim") == 0)
+        memory_trim();
     else if (strcmp(command, "copy") == 0)
         answer.seconds = bench_async_copy(&rank->async);
     else if (strcmp(command, "cool") == 0)

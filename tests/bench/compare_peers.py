@@ -51,11 +51,13 @@ def take(program, save, ours, path):
     """One save, and loads of it as it then is, once it was read, and when the page cache has nothing of it."""
     taken = {}
     os.sync()
+    program.do("trim", path)
     answer = program.do(save, path)
     taken["save"], taken["save memory"] = answer["s"], answer["memory"]
     for measure in "load after save", "load warm", "load cold":
         if measure == "load cold":
             ours.do("cool", path)
+        program.do("trim", path)
         answer = program.do("load", path)
         taken[measure] = answer["s"]
         taken["load memory"] = max(taken.get("load memory", 0), answer["memory"])

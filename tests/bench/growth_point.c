@@ -33,6 +33,7 @@ static struct growth_point read_now(void)
 
 struct growth_point growth_start(void)
 {
+    memory_trim();
     double memory = (double)memory_restart();
     struct growth_point start = read_now();
 

@@ -3,6 +3,8 @@
 #ifndef BENCH_MEMORY_USE_H
 #define BENCH_MEMORY_USE_H
 
+/* Gives freed memory back to the system: it would hide what is taken next. */
+void memory_trim(void);
 /* Bytes now, from where memory_peak() counts anew. */
 unsigned long long memory_restart(void);
 /* The most bytes since then. */

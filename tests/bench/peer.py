@@ -192,7 +192,12 @@ def main():
     print("ready", flush=True)
     for line in sys.stdin:
         command, path = line.rstrip("\n").split(" ", 1)
-        print("%.6f %d %d %d %.6f %.6f %.6f" % execute(peer, command, path, state), flush=True)
+        if command == "trim":
+            torch_ranks.memory_trim()
+            answer = (0,) * 7
+        else:
+            answer = execute(peer, command, path, state)
+        print("%.6f %d %d %d %.6f %.6f %.6f" % answer, flush=True)
 
 
 if __name__ == "__main__":
