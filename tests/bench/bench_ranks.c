@@ -86,7 +86,7 @@ static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
         .group = rank->group, .page_cache = page_cache, .figures = &figures};
     unsigned long long before = memory_restart();
 
-    shared_barrier(rank->shared);
+    shared_start(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_save(rank->state.root, path, &options));
     answer->seconds = now() - start;
@@ -106,7 +106,7 @@ static void load(struct rank *rank, struct bench_state *state, const char *path,
     options.figures = &figures;
     bench_state_clear(state);
     unsigned long long before = memory_restart();
-    shared_barrier(rank->shared);
+    shared_start(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_load(state->root, path, &options, NULL));
     answer->seconds = now() - start;
@@ -176,7 +176,7 @@ static void plain(const struct rank *rank, const char *path, const char *command
         bytes = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
     struct disk_ways *ways = disk_ways_new(&way, bytes);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
-    shared_barrier(rank->shared);
+    shared_start(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     if (ways)
         good = writes ? disk_ways_write(ways, file)

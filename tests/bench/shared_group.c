@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 /* Messages go in pieces of this size through one slot for each rank. */
 enum { SLOT = 1 << 20 };
 /* Groups that can be made of one by duplicating it. */
 enum { COPIES = 4 };
+/* The system moves ranks apart within some of its ticks. */
+static const double start_seconds = 0.02;
 
 struct shared_memory {
     pthread_barrier_t barrier;
@@ -56,6 +59,23 @@ struct shared_memory *shared_memory_new(int size)
 void shared_barrier(struct shared_memory *shared)
 {
     pthread_barrier_wait(&shared->barrier);
+}
+
+static double read_clock(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void shared_start(struct shared_memory *shared)
+{
+    shared_barrier(shared);
+    double end = read_clock() + start_seconds;
+    while (read_clock() < end)
+        ;
+    shared_barrier(shared);
 }
 
 static unsigned char *slot(const struct shared_rank *self, int rank)

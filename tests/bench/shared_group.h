@@ -16,5 +16,8 @@ struct shared_memory *shared_memory_new(int size);
 dcp_status shared_group_new(struct shared_memory *shared, int rank, dcp_group **group);
 /* Waits until all ranks are here. */
 void shared_barrier(struct shared_memory *shared);
+/* The same after computing for a moment, as a training does between checkpoints: ranks that have
+ * only been woken share a core, and what is measured would begin by moving them apart. */
+void shared_start(struct shared_memory *shared);
 
 #endif

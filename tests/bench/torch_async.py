@@ -7,6 +7,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
+from together import start_together
+
 CALM_SECONDS = 0.3
 COMMANDS = "async", "kept", "overlapped", "beside"
 
@@ -45,7 +47,7 @@ class AsyncSaves:
         dist.barrier()
         if command == "beside":
             calm_rate, _ = self.computation.run(CALM_SECONDS, lambda: True)
-        dist.barrier()
+        start_together()
         start = time.perf_counter()
         answer = dcp.async_save(state, checkpoint_id=path, process_group=self.group, async_stager=stager)
         upload = answer

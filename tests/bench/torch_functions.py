@@ -31,6 +31,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.futures import Future  # noqa: E402
 
 import libdcp.torch as ours  # noqa: E402
+from together import start_together  # noqa: E402
 from torch_ranks import make_state, same  # noqa: E402
 
 WARM = {"save": 1, "load": 1, "cold": 1, "after": 1, "kept": 1, "async": 2}
@@ -134,7 +135,7 @@ def prepare(sides, what, side, state, path):
 def attempt(sides, what, side, state, empty, path, clock):
     """Seconds of one try: of the slowest rank, or of the CPU on all."""
     prepare(sides, what, side, state, path)
-    dist.barrier()
+    start_together()
     start = clock()
     if what in LOADS:
         sides.load(side, empty, path)

@@ -22,6 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import DTensor, Shard  # noqa: E402
 
 import torch_async  # noqa: E402
+from together import start_together  # noqa: E402
 
 ROWS = 240
 DIVISION = {"reshard": 1, "alone": -1}
@@ -76,7 +77,7 @@ def execute(command, path, state, mesh, count, columns):
         target = make_state(mesh, count, columns, DIVISION.get(command, 0), False)
     before = bytes_read()
     memory = memory_restart()
-    dist.barrier()
+    start_together()
     start, processor = time.perf_counter(), time.process_time()
     if command == "save":
         dcp.save(state, checkpoint_id=path)
