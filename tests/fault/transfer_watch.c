@@ -14,6 +14,7 @@ static struct {
     size_t size;
     struct transfer_count counts[2];
     uint64_t announced;
+    long under_way, at_once;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void note(int descriptor, const void *bytes, size_t size)
@@ -58,7 +59,22 @@ static int watched_pwrite(void *context, int descriptor, const void *bytes, size
 static int watched_submit(void *context, void *queue, const struct file_transfer *transfer)
 {
     note(transfer->descriptor, transfer->bytes, transfer->size);
-    return watch.below->queue_submit(context, queue, transfer);
+    int result = watch.below->queue_submit(context, queue, transfer);
+    pthread_mutex_lock(&watch.mutex);
+    watch.under_way += result == 0;
+    watch.at_once = watch.under_way > watch.at_once ? watch.under_way : watch.at_once;
+    pthread_mutex_unlock(&watch.mutex);
+    return result;
+}
+
+static size_t watched_take(void *context, void *queue, struct file_completion *completions,
+                           size_t room, bool wait)
+{
+    size_t count = watch.below->queue_take(context, queue, completions, room, wait);
+    pthread_mutex_lock(&watch.mutex);
+    watch.under_way -= (long)count;
+    pthread_mutex_unlock(&watch.mutex);
+    return count;
 }
 
 static int watched_will_need(void *context, int descriptor, uint64_t offset, uint64_t size)
@@ -77,8 +93,10 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.pread = watched_pread;
     watch.ops.pwrite = watched_pwrite;
     watch.ops.queue_submit = watched_submit;
+    watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
+    watch.under_way = watch.at_once = 0;
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
     return &watch.ops;
 }
@@ -95,6 +113,14 @@ struct transfer_count transfer_watch_count(bool direct)
     struct transfer_count count = watch.counts[direct];
     pthread_mutex_unlock(&watch.mutex);
     return count;
+}
+
+long transfer_watch_at_once(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    long at_once = watch.at_once;
+    pthread_mutex_unlock(&watch.mutex);
+    return at_once;
 }
 
 uint64_t transfer_watch_announced(void)

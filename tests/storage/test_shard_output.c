@@ -491,6 +491,62 @@ static void direct_writes_use_large_pages(void **state)
     script_free(&script);
 }
 
+/* So much that the buffers are used again and again, by one thread. */
+static void script_make_long(struct script *script, size_t size)
+{
+    uint64_t random = 6;
+    *script = (struct script){.count = 6};
+    script->memory = aligned_alloc(MEMORY_PAGE, size);
+    script->content = calloc(1, 6 * size + sizeof footer);
+    assert_true(script->memory && script->content);
+    scratch_fill(&random, script->memory, size);
+    for (size_t i = 0; i < 6; i++) {
+        script->parts[i].size = size;
+        memcpy(script->content + script->length, script->memory, size);
+        script->length += size;
+    }
+    memcpy(script->content + script->length, footer, sizeof footer);
+}
+
+static void large_files_have_large_buffers(void **state)
+{
+    static const struct {
+        size_t part, buffer_bytes, largest;
+    } cases[] = {{(size_t)11 << 20, (size_t)32 << 20, (size_t)2 << 20},
+                 {(size_t)11 << 20, (size_t)8 << 20, (size_t)1 << 20},
+                 {(size_t)9 << 20, (size_t)32 << 20, (size_t)1 << 20}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct script script;
+        struct simulated_file_system *fs = simulated_new();
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        script_make_long(&script, cases[i].part);
+        assert_int_equal(
+            write_script(&script, ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, cases[i].buffer_bytes),
+            DCP_OK);
+        assert_int_equal(transfer_watch_count(true).largest, cases[i].largest);
+        check_file(&script, simulated_ops(fs), NAME);
+        simulated_free(fs);
+        script_free(&script);
+    }
+}
+
+/* A buffer that is full while all others are under way can go as soon as one is written. */
+static void the_next_bytes_are_at_hand(void **state)
+{
+    struct script script;
+    struct simulated_file_system *fs = simulated_new();
+    const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+    (void)state;
+    script_make_long(&script, (size_t)4 << 20);
+    assert_int_equal(write_script(&script, ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, (size_t)8 << 20),
+                     DCP_OK);
+    assert_int_equal(transfer_watch_at_once(), SHARD_OUTPUT_BUFFERS - 1);
+    check_file(&script, simulated_ops(fs), NAME);
+    simulated_free(fs);
+    script_free(&script);
+}
+
 static void flags_are_checked(void **state)
 {
     (void)state;
@@ -517,6 +573,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failed_close_is_noticed, scratch_setup, scratch_teardown),
         cmocka_unit_test(direct_transfers_become_buffered),
         cmocka_unit_test(direct_writes_use_large_pages),
+        cmocka_unit_test(large_files_have_large_buffers),
+        cmocka_unit_test(the_next_bytes_are_at_hand),
         cmocka_unit_test(flags_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

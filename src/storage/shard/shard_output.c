@@ -8,7 +8,10 @@
 #include "base/memory.h"
 #include "format/footer/footer.h"
 
-#define BUFFER_SIZE    ((size_t)1 << 20)
+#define BUFFER_SIZE ((size_t)1 << 20)
+/* Of files that are worth the memory: a large page, which a device takes as one piece. */
+#define BUFFER_LARGE   ((size_t)2 << 20)
+#define LARGE_CONTENT  ((uint64_t)64 << 20)
 #define BUFFER_MINIMUM (SHARD_OUTPUT_LEAST / SHARD_OUTPUT_BUFFERS)
 /* Bytes that are checksummed at a time: stay in a core's cache until they are copied or written. */
 #define PIECE ((size_t)256 << 10)
@@ -41,7 +44,8 @@ static void choose_buffers(struct shard_output *output, const struct shard_outpu
 {
     size_t capacity = options->buffer_bytes / SHARD_OUTPUT_BUFFERS & ~(MEMORY_PAGE - 1);
     capacity = capacity < BUFFER_MINIMUM ? BUFFER_MINIMUM : capacity;
-    capacity = capacity > BUFFER_SIZE ? BUFFER_SIZE : capacity;
+    size_t most = options->content_length >= LARGE_CONTENT ? BUFFER_LARGE : BUFFER_SIZE;
+    capacity = capacity > most ? most : capacity;
     output->capacity = capacity;
     output->buffer_count = SHARD_OUTPUT_BUFFERS;
     if (options->content_length < capacity - MEMORY_PAGE)
@@ -167,8 +171,15 @@ static unsigned char *buffer_at(const struct shard_output *output, size_t index)
     return output->memory + index * output->capacity;
 }
 
+/* Waits until what a buffer held is written. */
+static dcp_status reclaim(struct shard_output *output, size_t index)
+{
+    return storage_queue_finish(output->queue, &output->buffered[index]);
+}
+
 /* Starts writing the current buffer's whole pages, and continues in the next buffer with the
- * rest. */
+ * rest. Waits before, not behind: a device that reports many transfers at once, when it has no
+ * more, then has the next one right away. */
 static dcp_status turn(struct shard_output *output)
 {
     const unsigned char *from = buffer_at(output, output->current);
@@ -176,9 +187,12 @@ static dcp_status turn(struct shard_output *output)
     size_t next = (output->current + 1) % output->buffer_count;
     if (whole == 0)
         return DCP_OK;
+    if (next != output->current)
+        RETURN_IF_ERROR(reclaim(output, next));
     storage_queue_write(output->queue, &output->buffered[output->current], &output->file, from,
                         whole, output->start);
-    RETURN_IF_ERROR(storage_queue_finish(output->queue, &output->buffered[next]));
+    if (next == output->current)
+        RETURN_IF_ERROR(reclaim(output, next));
     memmove(buffer_at(output, next), from + whole, output->filled - whole);
     output->current = next;
     output->filled -= whole;
@@ -320,7 +334,7 @@ static dcp_status drain(struct shard_output *output)
                             output->start);
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < SHARD_OUTPUT_BUFFERS && status == DCP_OK; i++)
-        status = storage_queue_finish(output->queue, &output->buffered[i]);
+        status = reclaim(output, i);
     for (size_t i = 0; i < SHARD_OUTPUT_STRAIGHT && status == DCP_OK; i++)
         status = storage_queue_finish(output->queue, &output->straight[i]);
     return status;

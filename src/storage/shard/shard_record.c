@@ -55,14 +55,16 @@ static void copy_chunk(struct record *record, size_t index, unsigned char *buffe
     record->crcs[index] = crc;
 }
 
+/* Into a slot that is free; waits for the next one while this one's bytes are at hand, as
+ * shard_output.c does. */
 static dcp_status write_chunk(struct record *record, struct record_writer *writer, size_t slot,
                               size_t index)
 {
     struct shard_output *output = record->output;
     unsigned char *buffer = writer->buffers + slot * CHUNK;
     size_t start = index * CHUNK, size = chunk_size(record, start);
-    RETURN_IF_ERROR(storage_queue_finish(writer->queue, &writer->transfers[slot]));
     copy_chunk(record, index, buffer);
+    RETURN_IF_ERROR(storage_queue_finish(writer->queue, &writer->transfers[(slot + 1) % AHEAD]));
     storage_queue_write(writer->queue, &writer->transfers[slot], &output->file, buffer, size,
                         output->start + start);
     return progress_add(output->progress, size);
