@@ -246,14 +246,16 @@ static void skewed_memory_is_reached_through_a_buffer(void **state)
     free((void *)visit.content);
 }
 
-/* Even when the next ones are there already. */
-static void eight_pieces_are_under_way(void **state)
+/* Even when the next ones are there already: seven, and the one that is visited, whose successor
+ * has been started before. */
+static void the_next_pieces_are_under_way(void **state)
 {
     struct visit visit = {.content = make_content(), .ahead = 8};
     struct simulated_file_system *fs = disk_with(visit.content);
     const struct file_ops *ops = transfer_watch(simulated_ops(fs));
     (void)state;
     assert_int_equal(read_range(ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, 0, 0, visit, SIZE), DCP_OK);
+    assert_int_equal(transfer_watch_at_once(), visit.ahead - 1);
     simulated_free(fs);
     free((void *)visit.content);
 }
@@ -268,7 +270,7 @@ int main(void)
         cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(direct_reads_use_large_pages),
         cmocka_unit_test(skewed_memory_is_reached_through_a_buffer),
-        cmocka_unit_test(eight_pieces_are_under_way),
+        cmocka_unit_test(the_next_pieces_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,10 +286,11 @@ static bool is_next_at_its_turn(const struct reading *reading)
            reading->ways[slot_of(reading, reading->visited)] <= PIECE_BUFFERED;
 }
 
-static dcp_status start_pieces(struct reading *reading)
+/* As long as no more than so many bytes are under way or at hand. */
+static dcp_status start_pieces(struct reading *reading, size_t most)
 {
     while (reading->started < reading->size && !is_next_at_its_turn(reading) &&
-           reading->started - reading->visited <= BUFFERS - PIECE) {
+           reading->started - reading->visited <= most) {
         RETURN_IF_ERROR(start_piece(reading, reading->started));
         reading->started += piece_at(reading, reading->started);
     }
@@ -339,12 +340,15 @@ static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char
     return storage_queue_finish(reading->lane->queue, &reading->transfers[slot]);
 }
 
-/* Visited in a buffer, bytes are in a core's cache when they are copied from there. */
+/* Visited in a buffer, bytes are in a core's cache when they are copied from there. One buffer is
+ * free until then: a device that reports many transfers at once, when it has no more, has the next
+ * one before this one's bytes are visited. */
 static dcp_status visit_piece(struct reading *reading, shard_piece_visitor visit, void *context)
 {
     size_t at = reading->visited, piece = piece_at(reading, at);
     unsigned char *found;
     RETURN_IF_ERROR(finish_piece(reading, at, &found));
+    RETURN_IF_ERROR(start_pieces(reading, BUFFERS - PIECE));
     RETURN_IF_ERROR(visit(context, reading->offset + at, found, piece));
     if (reading->bytes && found != reading->bytes + at)
         stream_copy(reading->bytes + at, found, piece);
@@ -364,7 +368,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                               .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
     while (status == DCP_OK && reading.visited < size) {
-        status = start_pieces(&reading);
+        status = start_pieces(&reading, BUFFERS - 2 * PIECE);
         if (status == DCP_OK)
             status = visit_piece(&reading, visit, context);
     }
