@@ -4,19 +4,12 @@
 #include <err.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "seconds.h"
 
 /* A matrix that stays in the cache, and how long computing is measured at least. */
 enum { SIDE = 96 };
 static const double calm_seconds = 0.3;
-
-static double read_clock(clockid_t clock)
-{
-    struct timespec time;
-
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 static void check(dcp_status status)
 {
@@ -42,25 +35,25 @@ static bool is_over(dcp_future *future)
 /* Computes until the save is over. Returns the products in a second. */
 static double compute(dcp_future *future, double least, double *seconds)
 {
-    double start = read_clock(CLOCK_MONOTONIC);
+    double start = seconds_now();
     long products = 0;
 
     do {
         multiply();
         products++;
-        *seconds = read_clock(CLOCK_MONOTONIC) - start;
+        *seconds = seconds_now() - start;
     } while (*seconds < least || !is_over(future));
     return (double)products / *seconds;
 }
 
 static void compute_beside(dcp_future *future, double calm_rate, struct async_times *times)
 {
-    double processor = read_clock(CLOCK_PROCESS_CPUTIME_ID), seconds;
-    double own = read_clock(CLOCK_THREAD_CPUTIME_ID);
+    double processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID), seconds;
+    double own = seconds_on(CLOCK_THREAD_CPUTIME_ID);
     double rate = compute(future, 0, &seconds);
 
-    own = read_clock(CLOCK_THREAD_CPUTIME_ID) - own;
-    times->processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor - own;
+    own = seconds_on(CLOCK_THREAD_CPUTIME_ID) - own;
+    times->processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - processor - own;
     times->lost = seconds * (1 - rate / calm_rate);
 }
 
@@ -79,14 +72,14 @@ void bench_async_save(struct bench_async *async, const char *path, dcp_staging_k
     if (computes)
         calm_rate = compute(NULL, calm_seconds, &seconds);
     shared_start(async->shared);
-    double start = read_clock(CLOCK_MONOTONIC);
+    double start = seconds_now();
     check(dcp_save_async(async->state->root, path, &options, &future));
     check(dcp_future_wait_staged(future, -1));
-    times->waited = read_clock(CLOCK_MONOTONIC) - start;
+    times->waited = seconds_now() - start;
     if (computes)
         compute_beside(future, calm_rate, times);
     check(dcp_future_wait(future, -1));
-    times->whole = read_clock(CLOCK_MONOTONIC) - start;
+    times->whole = seconds_now() - start;
     dcp_future_free(future);
 }
 
@@ -109,11 +102,11 @@ double bench_async_copy(struct bench_async *async)
         memset(async->copy, 1, size);
     }
     shared_start(async->shared);
-    double start = read_clock(CLOCK_MONOTONIC);
+    double start = seconds_now();
     unsigned char *to = async->copy;
     for (size_t t = 0; t < state->count; to += chunk_bytes(&state->chunks[t++]))
         memcpy(to, state->chunks[t].data, chunk_bytes(&state->chunks[t]));
-    return read_clock(CLOCK_MONOTONIC) - start;
+    return seconds_now() - start;
 }
 
 void bench_async_free(struct bench_async *async)

@@ -8,21 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "disk_ways.h"
+#include "seconds.h"
 
 enum { TENSORS = 32, REPEAT_MAX = 99 };
 
 static const char *const way_names[] = {"buffered", "large-ring", "copied-ring-threads"};
 enum { WAYS = sizeof way_names / sizeof *way_names };
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
 
 static void check(dcp_status status)
 {
@@ -80,9 +73,9 @@ static double time_way(const char *name, const char *path, size_t bytes)
     struct disk_ways *ways = disk_ways_new(&way, bytes);
     if (!ways)
         return 0;
-    double begun = now();
+    double begun = seconds_now();
     bool good = disk_ways_write(ways, path);
-    double seconds = now() - begun;
+    double seconds = seconds_now() - begun;
     disk_ways_free(ways);
     return good ? seconds : 0;
 }
@@ -90,9 +83,9 @@ static double time_way(const char *name, const char *path, size_t bytes)
 static double time_save(dcp_run *run, int64_t step, const char *place)
 {
     check(dcp_run_step(run, step));
-    double begun = now();
+    double begun = seconds_now();
     check(dcp_run_emergency_save(run));
-    double seconds = now() - begun;
+    double seconds = seconds_now() - begun;
     remove_all(place);
     return seconds;
 }

@@ -8,11 +8,11 @@
 #include <err.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "base/path.h"
 #include "format/metadata/metadata_codec.h"
+#include "seconds.h"
 #include "storage/files/file.h"
 
 static void check(dcp_status status)
@@ -21,19 +21,11 @@ static void check(dcp_status status)
         errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
 }
 
-static double now(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static void list(const char *path)
 {
     dcp_checkpoint *checkpoint;
     size_t chunks = 0, letters = 0;
-    double start = now();
+    double start = seconds_now();
 
     check(dcp_checkpoint_open(path, NULL, &checkpoint));
     for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
@@ -47,7 +39,7 @@ static void list(const char *path)
         }
     }
     dcp_checkpoint_close(checkpoint);
-    double seconds = now() - start;
+    double seconds = seconds_now() - start;
     if (letters < chunks)
         errx(1, "%s: names or chunks are empty", path);
     printf("%.6f %zu\n", seconds, chunks);

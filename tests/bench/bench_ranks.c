@@ -28,7 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench_async.h"
@@ -36,6 +35,7 @@
 #include "disk.h"
 #include "disk_ways.h"
 #include "memory_use.h"
+#include "seconds.h"
 #include "shared_group.h"
 
 enum { MOST_RANKS = SHARED_RANKS_MOST, LINE = 4096 };
@@ -59,19 +59,6 @@ struct rank {
     struct bench_async async;
 };
 
-static double read_clock(clockid_t clock)
-{
-    struct timespec time;
-
-    clock_gettime(clock, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-static double now(void)
-{
-    return read_clock(CLOCK_MONOTONIC);
-}
-
 static void check(dcp_status status)
 {
     if (status != DCP_OK)
@@ -87,10 +74,10 @@ static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
     unsigned long long before = memory_restart();
 
     shared_start(rank->shared);
-    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+    double start = seconds_now(), processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_save(rank->state.root, path, &options));
-    answer->seconds = now() - start;
-    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
+    answer->seconds = seconds_now() - start;
+    answer->async.processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - processor;
     answer->memory = memory_peak() - before;
     rank->written = figures.bytes_moved;
 }
@@ -107,10 +94,10 @@ static void load(struct rank *rank, struct bench_state *state, const char *path,
     bench_state_clear(state);
     unsigned long long before = memory_restart();
     shared_start(rank->shared);
-    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+    double start = seconds_now(), processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_load(state->root, path, &options, NULL));
-    answer->seconds = now() - start;
-    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
+    answer->seconds = seconds_now() - start;
+    answer->async.processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - processor;
     answer->memory = memory_peak() - before;
     answer->exchanged = figures.bytes_exchanged;
     if (!bench_state_is_filled(state))
@@ -177,13 +164,13 @@ static void plain(const struct rank *rank, const char *path, const char *command
     struct disk_ways *ways = disk_ways_new(&way, bytes);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_start(rank->shared);
-    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+    double start = seconds_now(), processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
     if (ways)
         good = writes ? disk_ways_write(ways, file)
                       : disk_ways_read(ways, path, rank->rank, rank->ranks);
-    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
+    answer->async.processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - processor;
     shared_barrier(rank->shared);
-    answer->seconds = ways && good ? now() - start : INFINITY;
+    answer->seconds = ways && good ? seconds_now() - start : INFINITY;
     disk_ways_free(ways);
 }
 

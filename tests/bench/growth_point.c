@@ -4,9 +4,9 @@
 #include <err.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "memory_use.h"
+#include "seconds.h"
 
 void growth_check(dcp_status status)
 {
@@ -22,13 +22,11 @@ static double seconds_of(struct timeval time)
 static struct growth_point read_now(void)
 {
     struct rusage usage;
-    struct timespec time;
 
     getrusage(RUSAGE_SELF, &usage);
-    clock_gettime(CLOCK_MONOTONIC, &time);
     return (struct growth_point){.user = seconds_of(usage.ru_utime),
                                  .kernel = seconds_of(usage.ru_stime),
-                                 .wall = (double)time.tv_sec + (double)time.tv_nsec * 1e-9};
+                                 .wall = seconds_now()};
 }
 
 struct growth_point growth_start(void)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
+
+#include "seconds.h"
 
 /* Messages go in pieces of this size through one slot for each rank. */
 enum { SLOT = 1 << 20 };
@@ -61,19 +62,11 @@ void shared_barrier(struct shared_memory *shared)
     pthread_barrier_wait(&shared->barrier);
 }
 
-static double read_clock(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 void shared_start(struct shared_memory *shared)
 {
     shared_barrier(shared);
-    double end = read_clock() + start_seconds;
-    while (read_clock() < end)
+    double end = seconds_now() + start_seconds;
+    while (seconds_now() < end)
         ;
     shared_barrier(shared);
 }
