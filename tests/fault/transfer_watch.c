@@ -2,8 +2,10 @@
 #include "fault/transfer_watch.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #define DESCRIPTORS 1024
+#define RINGS       64
 
 static struct {
     pthread_mutex_t mutex;
@@ -14,7 +16,11 @@ static struct {
     size_t size;
     struct transfer_count counts[2];
     uint64_t announced;
-    long under_way, at_once;
+    struct {
+        const void *queue;
+        long under_way;
+    } rings[RINGS];
+    long at_once;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void note(int descriptor, const void *bytes, size_t size)
@@ -56,14 +62,25 @@ static int watched_pwrite(void *context, int descriptor, const void *bytes, size
     return watch.below->pwrite(context, descriptor, bytes, size, offset, done);
 }
 
+/* Transfers that were begun, or have ended. */
+static void note_ring(const void *queue, long transfers)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&watch.mutex);
+    while (i < RINGS - 1 && watch.rings[i].queue && watch.rings[i].queue != queue)
+        i++;
+    watch.rings[i].queue = queue;
+    watch.rings[i].under_way += transfers;
+    if (watch.rings[i].under_way > watch.at_once)
+        watch.at_once = watch.rings[i].under_way;
+    pthread_mutex_unlock(&watch.mutex);
+}
+
 static int watched_submit(void *context, void *queue, const struct file_transfer *transfer)
 {
     note(transfer->descriptor, transfer->bytes, transfer->size);
     int result = watch.below->queue_submit(context, queue, transfer);
-    pthread_mutex_lock(&watch.mutex);
-    watch.under_way += result == 0;
-    watch.at_once = watch.under_way > watch.at_once ? watch.under_way : watch.at_once;
-    pthread_mutex_unlock(&watch.mutex);
+    note_ring(queue, result == 0);
     return result;
 }
 
@@ -71,9 +88,7 @@ static size_t watched_take(void *context, void *queue, struct file_completion *c
                            size_t room, bool wait)
 {
     size_t count = watch.below->queue_take(context, queue, completions, room, wait);
-    pthread_mutex_lock(&watch.mutex);
-    watch.under_way -= (long)count;
-    pthread_mutex_unlock(&watch.mutex);
+    note_ring(queue, -(long)count);
     return count;
 }
 
@@ -96,7 +111,8 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
-    watch.under_way = watch.at_once = 0;
+    watch.at_once = 0;
+    memset(watch.rings, 0, sizeof watch.rings);
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
     return &watch.ops;
 }

@@ -20,7 +20,7 @@ const struct file_ops *transfer_watch(const struct file_ops *below);
 void transfer_watch_memory(const void *memory, size_t size);
 /* Around the page cache, or through it. */
 struct transfer_count transfer_watch_count(bool direct);
-/* Transfers that were under way in a ring at a time, at most. */
+/* Transfers that were under way in one ring at a time, at most. */
 long transfer_watch_at_once(void);
 /* Bytes of the largest range that was announced, to be read into the page cache. */
 uint64_t transfer_watch_announced(void);

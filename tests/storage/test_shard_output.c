@@ -491,16 +491,16 @@ static void direct_writes_use_large_pages(void **state)
     script_free(&script);
 }
 
-/* So much that the buffers are used again and again, by one thread. */
-static void script_make_long(struct script *script, size_t size)
+/* Alike parts, so much that the buffers are used again and again. */
+static void script_make_long(struct script *script, size_t count, size_t size)
 {
     uint64_t random = 6;
-    *script = (struct script){.count = 6};
+    *script = (struct script){.count = count};
     script->memory = aligned_alloc(MEMORY_PAGE, size);
-    script->content = calloc(1, 6 * size + sizeof footer);
+    script->content = calloc(1, count * size + sizeof footer);
     assert_true(script->memory && script->content);
     scratch_fill(&random, script->memory, size);
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < count; i++) {
         script->parts[i].size = size;
         memcpy(script->content + script->length, script->memory, size);
         script->length += size;
@@ -520,7 +520,7 @@ static void large_files_have_large_buffers(void **state)
         struct script script;
         struct simulated_file_system *fs = simulated_new();
         const struct file_ops *ops = transfer_watch(simulated_ops(fs));
-        script_make_long(&script, cases[i].part);
+        script_make_long(&script, 6, cases[i].part);
         assert_int_equal(
             write_script(&script, ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, cases[i].buffer_bytes),
             DCP_OK);
@@ -531,20 +531,27 @@ static void large_files_have_large_buffers(void **state)
     }
 }
 
-/* A buffer that is full while all others are under way can go as soon as one is written. */
+/* A buffer that is full while all others are under way can go as soon as one is written: of the
+ * file's eight, and of the four that each thread of a large record has. */
 static void the_next_bytes_are_at_hand(void **state)
 {
-    struct script script;
-    struct simulated_file_system *fs = simulated_new();
-    const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+    static const struct {
+        size_t count, size;
+        long at_once;
+    } cases[] = {{6, (size_t)4 << 20, SHARD_OUTPUT_BUFFERS - 1}, {1, (size_t)24 << 20, 4 - 1}};
     (void)state;
-    script_make_long(&script, (size_t)4 << 20);
-    assert_int_equal(write_script(&script, ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, (size_t)8 << 20),
-                     DCP_OK);
-    assert_int_equal(transfer_watch_at_once(), SHARD_OUTPUT_BUFFERS - 1);
-    check_file(&script, simulated_ops(fs), NAME);
-    simulated_free(fs);
-    script_free(&script);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct script script;
+        struct simulated_file_system *fs = simulated_new();
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        script_make_long(&script, cases[i].count, cases[i].size);
+        assert_int_equal(
+            write_script(&script, ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, (size_t)8 << 20), DCP_OK);
+        assert_int_equal(transfer_watch_at_once(), cases[i].at_once);
+        check_file(&script, simulated_ops(fs), NAME);
+        simulated_free(fs);
+        script_free(&script);
+    }
 }
 
 static void flags_are_checked(void **state)
