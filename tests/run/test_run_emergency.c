@@ -103,6 +103,19 @@ static dcp_status resume(struct rank *self)
     return DCP_OK;
 }
 
+/* A job that knows nothing of emergency saves, and so removes none. */
+static dcp_status save_as_usual(struct rank *self)
+{
+    const struct story *story = self->context;
+    struct job job;
+    job_make(&job, self->rank, self->size);
+    const dcp_run_options options = make_options(self, NULL, &job);
+    must(dcp_run_open(in(self->path, "run"), &options, &job.run));
+    job_save(&job, story->usual);
+    job_close(&job);
+    return DCP_OK;
+}
+
 static void tell(void **state, const struct story *story)
 {
     struct story copy = *story;
@@ -150,6 +163,19 @@ static void a_run_without_checkpoints_resumes_from_it(void **state)
 
 static void what_is_older_than_the_run_is_not_taken(void **state)
 {
+    struct story before = {.emergency = 5, .saving = ALL};
+    struct story after = {.usual = 10,
+                          .resumed = 10,
+                          .kind = DCP_RUN_DCP,
+                          .reason = "step_10 is the newest one to resume from"};
+    ranks_must(RANKS, *state, save_in_emergency, &before);
+    ranks_must(RANKS, *state, save_as_usual, &after);
+    assert_string_not_equal(scratch_list(scene_in(path_in(state, "local"), "mine")), "");
+    ranks_must(RANKS, *state, resume, &after);
+}
+
+static void what_is_older_than_the_run_goes_when_it_closes(void **state)
+{
     const struct story story = {.usual = 10,
                                 .emergency = 5,
                                 .saving = ALL,
@@ -157,6 +183,7 @@ static void what_is_older_than_the_run_is_not_taken(void **state)
                                 .kind = DCP_RUN_DCP,
                                 .reason = "step_10 is the newest one to resume from"};
     tell(state, &story);
+    assert_string_equal(scratch_list(scene_in(path_in(state, "local"), "mine")), "");
 }
 
 /* Each has the same step of another life; together they would look whole. */
@@ -385,6 +412,7 @@ int main(void)
         TEST(without_a_rank_it_is_passed_over_aloud),
         TEST(a_run_without_checkpoints_resumes_from_it),
         TEST(what_is_older_than_the_run_is_not_taken),
+        TEST(what_is_older_than_the_run_goes_when_it_closes),
         TEST(parts_of_two_jobs_do_not_mix),
         TEST(the_copy_outlives_the_node),
         TEST(extra_files_come_with_it),
