@@ -265,21 +265,18 @@ static uint64_t read_varint(struct reader *reader)
     return reader->failed ? 0 : value | (uint64_t)*at << 63;
 }
 
+/* With fewer bytes left, the number ends before its 64th bit, or beyond them. */
 uint64_t reader_long_varint(struct reader *reader)
 {
     uint64_t value = 0;
+    uint8_t byte = 0x80;
     if (!reader->failed && reader_left(reader) >= VARINT_MOST)
         return read_varint(reader);
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = reader_u8(reader);
-        if (shift == 63 && byte > 1)
-            break;
+    for (unsigned shift = 0; byte >= 0x80; shift += 7) {
+        byte = reader_u8(reader);
         value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return reader->failed ? 0 : value;
     }
-    reader->failed = true;
-    return 0;
+    return reader->failed ? 0 : value;
 }
 
 const char *reader_text(struct reader *reader, size_t *length)
