@@ -10,23 +10,50 @@
 #include "base/memory.h"
 
 struct crew {
-    thread_work work;
+    thread_work work; /* or */
+    thread_turn_work turn_work;
     void *context;
     size_t count;
+    size_t threads;
     pthread_mutex_t mutex;
     size_t next;   /* guarded, as all below */
     size_t failed; /* lowest index that failed; count: none */
     struct saved_error error;
 };
 
-static bool take_index(struct crew *crew, size_t *index)
+struct thread_turn {
+    struct crew *crew;
+    size_t next; /* that was taken; count: none */
+};
+
+/* The count if fewer than `leave` indices are left, or if something failed. */
+static size_t take_index(struct crew *crew, size_t leave)
 {
+    size_t index = crew->count;
     pthread_mutex_lock(&crew->mutex);
-    bool taken = crew->next < crew->count && crew->failed == crew->count;
-    if (taken)
-        *index = crew->next++;
+    if (crew->count - crew->next >= leave && crew->failed == crew->count)
+        index = crew->next++;
     pthread_mutex_unlock(&crew->mutex);
-    return taken;
+    return index;
+}
+
+size_t thread_turn_take_next(struct thread_turn *turn)
+{
+    struct crew *crew = turn->crew;
+    turn->next = take_index(crew, crew->threads);
+    return turn->next;
+}
+
+/* An index that was taken is done after a failure of a higher one: it may fail as well. */
+static size_t end_turn(const struct thread_turn *turn)
+{
+    struct crew *crew = turn->crew;
+    if (turn->next == crew->count)
+        return take_index(crew, 1);
+    pthread_mutex_lock(&crew->mutex);
+    size_t index = turn->next < crew->failed ? turn->next : crew->count;
+    pthread_mutex_unlock(&crew->mutex);
+    return index;
 }
 
 static void note_failure(struct crew *crew, size_t index, dcp_status status)
@@ -43,11 +70,14 @@ static void note_failure(struct crew *crew, size_t index, dcp_status status)
 static void *crew_member(void *argument)
 {
     struct crew *crew = argument;
-    size_t index;
-    while (take_index(crew, &index)) {
-        dcp_status status = crew->work(crew->context, index);
+    size_t index = take_index(crew, 1);
+    while (index < crew->count) {
+        struct thread_turn turn = {crew, crew->count};
+        dcp_status status = crew->work ? crew->work(crew->context, index)
+                                       : crew->turn_work(crew->context, index, &turn);
         if (status != DCP_OK)
             note_failure(crew, index, status);
+        index = end_turn(&turn);
     }
     return NULL;
 }
@@ -120,10 +150,10 @@ static size_t start_members(struct crew *crew, struct thread *threads, size_t wa
     return started;
 }
 
-dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context)
+static dcp_status run_crew(struct crew *crew, size_t thread_count)
 {
-    if (thread_count > count)
-        thread_count = count;
+    if (thread_count > crew->count)
+        thread_count = crew->count;
     size_t helpers = thread_count > 1 ? thread_count - 1 : 0;
     struct thread *threads = NULL;
     if (helpers != 0) {
@@ -131,13 +161,26 @@ dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void 
         if (threads == NULL)
             return error_no_memory(helpers * sizeof *threads, "threads");
     }
-    struct crew crew = {.work = work, .context = context, .count = count, .failed = count};
-    pthread_mutex_init(&crew.mutex, NULL);
-    size_t started = start_members(&crew, threads, helpers);
-    crew_member(&crew);
+    crew->threads = helpers + 1;
+    crew->failed = crew->count;
+    pthread_mutex_init(&crew->mutex, NULL);
+    size_t started = start_members(crew, threads, helpers);
+    crew_member(crew);
     for (size_t i = 0; i < started; i++)
         thread_join(&threads[i]);
-    pthread_mutex_destroy(&crew.mutex);
+    pthread_mutex_destroy(&crew->mutex);
     memory_release(threads);
-    return crew.failed != count ? error_restore(&crew.error) : DCP_OK;
+    return crew->failed != crew->count ? error_restore(&crew->error) : DCP_OK;
+}
+
+dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context)
+{
+    struct crew crew = {.work = work, .context = context, .count = count};
+    return run_crew(&crew, thread_count);
+}
+
+dcp_status thread_run_turns(size_t count, size_t thread_count, thread_turn_work work, void *context)
+{
+    struct crew crew = {.turn_work = work, .context = context, .count = count};
+    return run_crew(&crew, thread_count);
 }

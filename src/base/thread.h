@@ -16,6 +16,15 @@ typedef dcp_status (*thread_work)(void *context, size_t index);
  * the lowest index, with its message. */
 dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
 
+/* The same for work that prepares for the next index before it has ended. */
+struct thread_turn;
+typedef dcp_status (*thread_turn_work)(void *context, size_t index, struct thread_turn *turn);
+dcp_status thread_run_turns(size_t count, size_t thread_count, thread_turn_work work,
+                            void *context);
+/* Takes the next index for the calling thread, once in a turn. The count if there is none, or if
+ * another thread would have none to do. */
+size_t thread_turn_take_next(struct thread_turn *turn);
+
 /* Processors that the calling thread may run on; at least 1. */
 size_t thread_processor_count(void);
 

@@ -81,6 +81,95 @@ static void the_lowest_failure_is_returned_and_ends_the_work(void **state)
     }
 }
 
+/* Work that takes its next index first. */
+static dcp_status turn_work(void *context, size_t index, struct thread_turn *turn)
+{
+    struct job *job = context;
+    size_t next = thread_turn_take_next(turn);
+    assert_true(next == WORK || (next > index && next < WORK));
+    return work(job, index);
+}
+
+static void indices_are_taken_before_the_last_has_ended(void **state)
+{
+    (void)state;
+    static const size_t threads[] = {0, 1, 2, 5, 1000};
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        struct job job = {.fail_from = WORK, .caller = pthread_self()};
+        assert_int_equal(thread_run_turns(WORK, threads[t], turn_work, &job), DCP_OK);
+        for (size_t i = 0; i < WORK; i++)
+            assert_int_equal(atomic_load(&job.done[i]), 1);
+    }
+}
+
+static void the_lowest_failure_of_turns_is_returned(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct job job = {.fail_from = 17, .caller = pthread_self()};
+        assert_int_equal(thread_run_turns(WORK, 4, turn_work, &job), DCP_ERR_IO);
+        assert_string_equal(dcp_error_message(), "work 17 failed");
+        int done = 0;
+        for (size_t i = 0; i < WORK; i++)
+            done += atomic_load(&job.done[i]);
+        assert_in_range(done, 18, 18 + 7);
+    }
+}
+
+/* Work that waits for other work, for some seconds at most. */
+struct meeting {
+    atomic_size_t begun;
+    size_t taken[4];
+};
+
+static void wait_for_two(struct meeting *meeting)
+{
+    for (int i = 0; i < 20000 && atomic_load(&meeting->begun) < 2; i++)
+        pause_briefly();
+}
+
+static dcp_status meet(void *context, size_t index, struct thread_turn *turn)
+{
+    struct meeting *meeting = context;
+    meeting->taken[index] = thread_turn_take_next(turn);
+    atomic_fetch_add(&meeting->begun, 1);
+    wait_for_two(meeting);
+    return DCP_OK;
+}
+
+static void no_thread_takes_what_another_one_could_do(void **state)
+{
+    struct meeting meeting = {.begun = 0};
+    (void)state;
+    assert_int_equal(thread_run_turns(2, 2, meet, &meeting), DCP_OK);
+    assert_int_equal(meeting.taken[0], 2);
+    assert_int_equal(meeting.taken[1], 2);
+}
+
+/* The one with index 0 takes 1, and ends when 2 has failed. */
+static dcp_status fail_late(void *context, size_t index, struct thread_turn *turn)
+{
+    struct meeting *meeting = context;
+    if (index == 0)
+        meeting->taken[0] = thread_turn_take_next(turn);
+    atomic_fetch_add(&meeting->begun, 1);
+    wait_for_two(meeting);
+    if (index > 0)
+        return dcp_error_set(DCP_ERR_IO, "work %zu failed", index);
+    for (int i = 0; i < 200; i++)
+        pause_briefly();
+    return DCP_OK;
+}
+
+static void what_was_taken_may_fail_first(void **state)
+{
+    struct meeting meeting = {.begun = 0};
+    (void)state;
+    assert_int_equal(thread_run_turns(4, 2, fail_late, &meeting), DCP_ERR_IO);
+    assert_int_equal(meeting.taken[0], 1);
+    assert_string_equal(dcp_error_message(), "work 1 failed");
+}
+
 static void without_memory_nothing_starts(void **state)
 {
     (void)state;
@@ -96,6 +185,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_done_once),
         cmocka_unit_test(the_lowest_failure_is_returned_and_ends_the_work),
+        cmocka_unit_test(indices_are_taken_before_the_last_has_ended),
+        cmocka_unit_test(the_lowest_failure_of_turns_is_returned),
+        cmocka_unit_test(no_thread_takes_what_another_one_could_do),
+        cmocka_unit_test(what_was_taken_may_fail_first),
         cmocka_unit_test(without_memory_nothing_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
