@@ -21,9 +21,11 @@ static struct {
         long under_way;
     } rings[RINGS];
     long at_once;
+    uint64_t farthest; /* end of direct transfers */
+    long overtaken;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void note(int descriptor, const void *bytes, size_t size)
+static void note(int descriptor, const void *bytes, size_t size, uint64_t offset)
 {
     uintptr_t address = (uintptr_t)bytes;
     pthread_mutex_lock(&watch.mutex);
@@ -34,6 +36,10 @@ static void note(int descriptor, const void *bytes, size_t size)
     count->callers += address < watch.memory + watch.size && address + size > watch.memory;
     count->largest = size > count->largest ? size : count->largest;
     count->addresses |= address;
+    if (!direct && offset < watch.farthest)
+        watch.overtaken++;
+    if (direct && offset + size > watch.farthest)
+        watch.farthest = offset + size;
     pthread_mutex_unlock(&watch.mutex);
 }
 
@@ -51,14 +57,14 @@ static int watched_open(void *context, int within, const char *path, unsigned fl
 static int watched_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
                          size_t *done)
 {
-    note(descriptor, bytes, size);
+    note(descriptor, bytes, size, offset);
     return watch.below->pread(context, descriptor, bytes, size, offset, done);
 }
 
 static int watched_pwrite(void *context, int descriptor, const void *bytes, size_t size,
                           uint64_t offset, size_t *done)
 {
-    note(descriptor, bytes, size);
+    note(descriptor, bytes, size, offset);
     return watch.below->pwrite(context, descriptor, bytes, size, offset, done);
 }
 
@@ -78,7 +84,7 @@ static void note_ring(const void *queue, long transfers)
 
 static int watched_submit(void *context, void *queue, const struct file_transfer *transfer)
 {
-    note(transfer->descriptor, transfer->bytes, transfer->size);
+    note(transfer->descriptor, transfer->bytes, transfer->size, transfer->offset);
     int result = watch.below->queue_submit(context, queue, transfer);
     note_ring(queue, result == 0);
     return result;
@@ -111,7 +117,8 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
-    watch.at_once = 0;
+    watch.at_once = watch.overtaken = 0;
+    watch.farthest = 0;
     memset(watch.rings, 0, sizeof watch.rings);
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
     return &watch.ops;
@@ -137,6 +144,14 @@ long transfer_watch_at_once(void)
     long at_once = watch.at_once;
     pthread_mutex_unlock(&watch.mutex);
     return at_once;
+}
+
+long transfer_watch_overtaken(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    long overtaken = watch.overtaken;
+    pthread_mutex_unlock(&watch.mutex);
+    return overtaken;
 }
 
 uint64_t transfer_watch_announced(void)

@@ -22,6 +22,8 @@ void transfer_watch_memory(const void *memory, size_t size);
 struct transfer_count transfer_watch_count(bool direct);
 /* Transfers that were under way in one ring at a time, at most. */
 long transfer_watch_at_once(void);
+/* Reads through the page cache behind which a direct transfer had been begun before. */
+long transfer_watch_overtaken(void);
 /* Bytes of the largest range that was announced, to be read into the page cache. */
 uint64_t transfer_watch_announced(void);
 

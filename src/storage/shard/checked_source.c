@@ -150,7 +150,7 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
         } else if (position % file->block_size == 0 && position < last) {
             stop = checked->straight_end = last;
             RETURN_IF_ERROR(shard_file_read_ahead(file, bytes, (size_t)(stop - position), position,
-                                                  check_piece, checked));
+                                                  check_piece, checked, checked->next));
         } else {
             RETURN_IF_ERROR(hold_range(checked, position, end));
             continue;
@@ -166,7 +166,8 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
     struct checked_source *checked = context;
     uint64_t position = checked->offset + offset;
     if (!checked->widened)
-        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
+        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked,
+                                     checked->next);
     if (position + size > checked->file->content_length)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "%zu bytes expected at %" PRIu64 ", but the content ends at %" PRIu64,

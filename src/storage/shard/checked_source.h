@@ -15,8 +15,9 @@
 
 struct checked_source {
     struct shard_file *file;
-    uint64_t offset;           /* of the part in the file */
-    struct progress_part part; /* is called for bytes that are read */
+    uint64_t offset;                /* of the part in the file */
+    struct progress_part part;      /* is called for bytes that are read */
+    const struct shard_range *next; /* what is read after it; NULL: unknown */
 
     bool widened;
     struct shard_sums_window sums;

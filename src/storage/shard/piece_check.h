@@ -18,6 +18,7 @@ struct piece_reading {
     struct box region;
     enum piece_extent extent;         /* of all parts together, if there are some */
     const struct read_window *window; /* NULL, or one that may hold the piece */
+    const struct shard_range *next;   /* NULL, or what is read after that */
     struct shard_parts *parts;        /* NULL, or the region is one of these */
     size_t part;
     struct shard_part_sum *sum; /* NULL, or of elements from to end - 1 of the whole piece */

@@ -361,13 +361,13 @@ void shard_reader_free(struct shard_reader *reader)
     if (!reader)
         return;
     shard_reader_drop_kept(reader);
+    shard_reader_free_lanes(reader);
     for (size_t i = 0; i < reader->file_count; i++) {
         if (reader->files[i])
             file_free(reader->files[i]);
     }
     if (reader->pinned)
         file_free(reader->pinned);
-    shard_reader_free_lanes(reader);
     device_lanes_free(&reader->device_lanes);
     pthread_mutex_destroy(&reader->mutex);
     for (size_t i = 0; i < reader->member_count; i++)

@@ -108,14 +108,24 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
+/* A range of a file. */
+struct shard_range {
+    uint64_t offset;
+    uint64_t size;
+};
+
 /* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
- * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 4 MiB of
- * buffers. Pieces are of 512 KiB at most, and all but the first begin at a multiple of that from
- * the page on that the range begins in. bytes NULL: they are only visited. */
+ * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 8 MiB of
+ * buffers. Pieces are of 512 KiB at most, and all but the first begin at a page, and at a block if
+ * the range does. bytes NULL: they are only visited. next: NULL, or what the thread will read from
+ * the file after that, of which pieces are got as well when all of this range is under way. */
 typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
-                                 shard_piece_visitor visit, void *context);
+                                 shard_piece_visitor visit, void *context,
+                                 const struct shard_range *next);
+/* Waits for what was read ahead of a range that nobody has asked for. */
+void shard_reader_settle(struct shard_reader *reader);
 /* Puts name and place in front of the message of what went wrong with a piece. */
 dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
                               const struct metadata_piece *piece, dcp_status status);
@@ -126,7 +136,7 @@ struct cached_group {
 };
 
 /* Whether the page cache has the data at a position and near it; true if that is unknown. */
-bool shard_file_is_cached(struct shard_file *file, uint64_t position);
+bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, uint64_t position);
 /* Announces a range that will be read, so that it is read into the page cache unless it is
  * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,

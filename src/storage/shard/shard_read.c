@@ -75,6 +75,7 @@ static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *re
     if (status == DCP_OK)
         status = piece_check_arrange(&opened->check, &opened->item, &opened->view, reading,
                                      verification);
+    opened->item.checked.next = reading->next;
     if (status == DCP_OK)
         status = piece_check_begin(&opened->check, &opened->item);
     if (status != DCP_OK)
@@ -97,7 +98,8 @@ static dcp_status end_piece(struct shard_piece *opened, dcp_verification verific
 
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
                               dcp_verification verification, struct read_window *window,
-                              struct shard_parts *parts, size_t part)
+                              struct shard_parts *parts, size_t part,
+                              const struct shard_range *next)
 {
     const struct metadata_entry *entry = request->entry;
     const struct metadata_piece *piece = request->piece;
@@ -111,6 +113,7 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
                                     .extent =
                                         box_equal(whole, stored) ? EXTENT_WHOLE : EXTENT_REGION,
                                     .window = window,
+                                    .next = next,
                                     .parts = parts,
                                     .part = part};
     dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
@@ -133,7 +136,7 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
                              const struct state_chunk *target, dcp_verification verification)
 {
     struct shard_request request = {entry, piece, region, dtype, target};
-    dcp_status status = shard_read_request(reader, &request, verification, NULL, NULL, 0);
+    dcp_status status = shard_read_request(reader, &request, verification, NULL, NULL, 0, NULL);
     device_lanes_clear(&reader->device_lanes);
     return status;
 }

@@ -1,36 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading a range of a file piece by piece: what the page cache has is copied from there, and of
  * what it has not several pieces are under way at a time, around it. These go through buffers in
- * large pages: for a device to gather ordinary pages costs far more than a copy. */
+ * large pages: for a device to gather ordinary pages costs far more than a copy. When all of a
+ * range is under way, the next one begins: a device that has nothing to do until then loses that
+ * time. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/stream_copy.h"
-#include "storage/shard/shard_file.h"
+#include "storage/shard/read_lane.h"
 
 /* Stays in a core's cache from being read, if that is at once, until it has been visited. */
 #define PIECE ((size_t)512 << 10)
-/* Pieces that are under way at a time. */
-#define AHEAD   ((size_t)8)
-#define BUFFERS (AHEAD * PIECE)
 /* From here on a range is worth asking where it is. */
 #define LARGE ((size_t)SHARD_LARGE)
-/* Bytes that one query of the page cache covers. */
-#define GROUP ((uint64_t)8 << 20)
 /* Bytes that processors copy fast from and to; from a range of so many bytes on, one whose place in
  * memory is not aligned as in its file goes through a buffer as well. */
 #define LINE   ((uintptr_t)64)
 #define SKEWED ((size_t)256 << 10)
-/* Of a stream, up to where its data begins, and from where it ends. */
-#define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
-#define STREAM_TAIL ((uint64_t)2048)
-
-/* What reading ahead takes; each part is made when first needed, and reused by the reads that
- * follow. */
-struct read_lane {
-    struct storage_queue *queue;
-    unsigned char *buffers; /* PIECE of each piece that is under way; NULL until needed */
-    struct read_lane *next;
-};
 
 enum piece_way {
     PIECE_AT_ITS_TURN, /* from the page cache */
@@ -52,164 +38,54 @@ struct reading {
     size_t fetched;            /* for data that is read in order: it is in memory up to here */
     bool demanded;             /* must use a queue, even if it is cached */
     struct cached_group group; /* that the last query covered */
-    enum piece_way ways[AHEAD];
-    struct storage_transfer transfers[AHEAD];
+    enum piece_way ways[READ_LANE_SLOTS];
+    size_t piece;                   /* bytes of each */
+    size_t slots;                   /* buffers of that size */
+    uint64_t base;                  /* where the first piece would begin in the file, at a page */
+    size_t first;                   /* its slot */
+    const struct shard_range *next; /* NULL: not known */
 };
 
-/* How far the range begins inside a page. */
+/* How far the range begins inside its first piece. */
 static size_t skew_of(const struct reading *reading)
 {
-    return (size_t)(reading->offset % MEMORY_PAGE);
+    return (size_t)(reading->offset - reading->base);
+}
+
+static size_t piece_of(const struct reading *reading, size_t position)
+{
+    return (position + skew_of(reading)) / reading->piece;
 }
 
 static size_t slot_of(const struct reading *reading, size_t position)
 {
-    return (position + skew_of(reading)) / PIECE % AHEAD;
+    return (reading->first + piece_of(reading, position)) % reading->slots;
 }
 
-static size_t piece_at(const struct reading *reading, size_t position)
+static size_t size_at(const struct reading *reading, size_t position)
 {
     size_t left = reading->size - position;
-    size_t piece = PIECE - (position + skew_of(reading)) % PIECE;
+    size_t piece = reading->piece - (position + skew_of(reading)) % reading->piece;
     return left < piece ? left : piece;
 }
 
-static dcp_status take_lane(struct reading *reading)
+/* Continues with what has begun while the range before this one was read. */
+static void continue_begun(struct reading *reading)
 {
-    struct shard_reader *reader = reading->file->reader;
-    pthread_mutex_lock(&reader->mutex);
-    struct read_lane *lane = reader->lanes;
-    if (lane)
-        reader->lanes = lane->next;
-    pthread_mutex_unlock(&reader->mutex);
-    if (!lane)
-        lane = memory_allocate_zeroed(1, sizeof *lane);
-    reading->lane = lane;
-    return lane ? DCP_OK : error_no_memory(sizeof *lane, "reading ahead");
-}
-
-static dcp_status open_queue(struct reading *reading)
-{
-    struct shard_reader *reader = reading->file->reader;
-    struct read_lane *lane = reading->lane;
-    if (lane->queue)
-        return DCP_OK;
-    const dcp_storage_access access = {.size_of = sizeof access, .io = reader->io};
-    RETURN_IF_ERROR(storage_queue_open(reading->file->file.directory, &access, &reader->manners,
-                                       STORAGE_LARGE_FILE, &lane->queue));
-    if (storage_queue_ways(lane->queue, NULL) & DCP_IO_RING)
-        atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
-    return DCP_OK;
-}
-
-static dcp_status make_buffers(struct reading *reading)
-{
-    struct read_lane *lane = reading->lane;
-    if (!lane->buffers)
-        lane->buffers = memory_allocate_large(BUFFERS);
-    return lane->buffers ? DCP_OK : error_no_memory(BUFFERS, "buffers for reading ahead");
-}
-
-static void lane_free(struct read_lane *lane)
-{
-    storage_queue_close(lane->queue);
-    memory_release_aligned(lane->buffers);
-    memory_release(lane);
-}
-
-/* One with transfers under way is of no further use. */
-static void give_lane(struct reading *reading)
-{
-    struct shard_reader *reader = reading->file->reader;
-    struct read_lane *lane = reading->lane;
-    if (!lane)
+    if (reading->size < LARGE)
         return;
-    if (reading->visited < reading->started) {
-        lane_free(lane);
+    reading->lane = read_lane_take_begun(reading->file, reading->offset);
+    if (!reading->lane)
         return;
-    }
-    pthread_mutex_lock(&reader->mutex);
-    lane->next = reader->lanes;
-    reader->lanes = lane;
-    pthread_mutex_unlock(&reader->mutex);
-}
-
-uint64_t shard_read_ahead_memory(uint32_t io)
-{
-    return storage_queue_memory(io, STORAGE_LARGE_FILE) + memory_large_size(BUFFERS) + MEMORY_PAGE +
-           sizeof(struct read_lane);
-}
-
-void shard_reader_free_lanes(struct shard_reader *reader)
-{
-    while (reader->lanes) {
-        struct read_lane *lane = reader->lanes;
-        reader->lanes = lane->next;
-        lane_free(lane);
-    }
-}
-
-/* Whether the page cache has the data at a position; true if that is unknown. */
-static bool is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
-{
-    uint64_t start = position / GROUP * GROUP;
-    if (!storage_file_knows_cache(&file->file) || start >= shard_file_size(file))
-        return true;
-    if (start != group->start) {
-        uint64_t left = shard_file_size(file) - start;
-        group->start = start;
-        group->cached =
-            storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
-    }
-    return group->cached;
-}
-
-bool shard_file_is_cached(struct shard_file *file, uint64_t position)
-{
-    struct cached_group group = {.start = UINT64_MAX};
-    return is_cached(file, &group, position);
-}
-
-void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
-                       size_t size)
-{
-    if (!is_cached(file, group, offset))
-        storage_file_expect(&file->file, offset, size);
-}
-
-/* The blocks that a range lies in, as far as there are blocks. */
-static void expect_blocks(struct shard_file *file, struct cached_group *group, uint64_t start,
-                          uint64_t end)
-{
-    if (file->footer == FOOTER_GOOD) {
-        uint64_t last = (end - 1) / file->block_size;
-        start -= start % file->block_size;
-        end = last < file->block_count - 1 ? (last + 1) * file->block_size : file->content_length;
-    }
-    shard_file_expect(file, group, start, (size_t)(end - start));
-}
-
-void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
-{
-    struct cached_group group = {.start = UINT64_MAX};
-    if (length < STREAM_HEAD + STREAM_TAIL || offset > file->content_length ||
-        length > file->content_length - offset)
-        return;
-    expect_blocks(file, &group, offset, offset + STREAM_HEAD);
-    expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
-}
-
-void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end)
-{
-    uint64_t size = shard_file_size(file);
-    struct cached_group own = {.start = UINT64_MAX};
-    if (end - start < LARGE) { /* what it is near to may be read around the page cache */
-        shard_file_expect(file, &own, start, (size_t)(end - start));
-        return;
-    }
-    for (uint64_t at = start / GROUP * GROUP; at < end && at < size; at += GROUP) {
-        struct cached_group group = {.start = UINT64_MAX};
-        shard_file_expect(file, &group, at, (size_t)(size - at < GROUP ? size - at : GROUP));
+    reading->piece = READ_LANE_DIRECT_PIECE;
+    reading->slots = READ_LANE_DIRECT_SLOTS;
+    reading->base = reading->lane->begun.base;
+    reading->first = reading->lane->begun.first;
+    const struct begun_range begun = read_lane_continue(reading->file->reader, reading->lane,
+                                                        piece_of(reading, reading->size - 1) + 1);
+    for (size_t i = 0; i < begun.count; i++) {
+        reading->ways[slot_of(reading, reading->started)] = PIECE_DIRECT;
+        reading->started += size_at(reading, reading->started);
     }
 }
 
@@ -221,6 +97,19 @@ static bool is_skewed(const struct reading *reading)
            reading->file->file.directory->traits.request_size <= PIECE;
 }
 
+/* What begins in the page cache is read in pieces that stay in a core's cache. */
+static void choose_pieces(struct reading *reading)
+{
+    struct shard_file *file = reading->file;
+    bool direct =
+        reading->size >= LARGE && !file->reader->how.plain &&
+        storage_file_wants_alignment(&file->file) &&
+        (reading->demanded || !shard_file_is_cached(file, &reading->group, reading->offset));
+    reading->piece = direct ? READ_LANE_DIRECT_PIECE : PIECE;
+    reading->slots = direct ? READ_LANE_DIRECT_SLOTS : READ_LANE_SLOTS;
+    reading->base = reading->offset & ~(uint64_t)(MEMORY_PAGE - 1);
+}
+
 /* Direct transfers cannot reach into the page that the file ends in the middle of. */
 static enum piece_way choose_way(struct reading *reading, size_t at)
 {
@@ -229,33 +118,37 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
     if (file->reader->how.plain)
         return reading->bytes ? PIECE_AT_ITS_TURN : PIECE_BUFFERED;
     if (!reading->demanded &&
-        (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
+        (reading->size < LARGE || shard_file_is_cached(file, &reading->group, position)))
         return !reading->bytes || is_skewed(reading) ? PIECE_BUFFERED : PIECE_AT_ITS_TURN;
     if (!storage_file_wants_alignment(&file->file))
         return PIECE_QUEUED;
-    uint64_t end = position + piece_at(reading, at);
+    uint64_t end = position + size_at(reading, at);
     return end <= (shard_file_size(file) & ~(uint64_t)(MEMORY_PAGE - 1)) ? PIECE_DIRECT
                                                                          : PIECE_QUEUED;
 }
 
-static dcp_status start_direct(struct reading *reading, size_t at)
+/* Where a piece's bytes are in its buffer. */
+static size_t way_into(const struct reading *reading, size_t at)
+{
+    return (at + skew_of(reading)) % reading->piece;
+}
+
+static void start_direct(struct reading *reading, size_t at)
 {
     struct read_lane *lane = reading->lane;
     uint64_t page = MEMORY_PAGE - 1, position = reading->offset + at;
-    uint64_t start = position & ~page;
-    uint64_t end = (position + piece_at(reading, at) + page) & ~page;
-    RETURN_IF_ERROR(make_buffers(reading));
+    uint64_t start = position - way_into(reading, at);
+    uint64_t end = (position + size_at(reading, at) + page) & ~page;
     size_t slot = slot_of(reading, at);
-    storage_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
-                       lane->buffers + slot * PIECE, (size_t)(end - start), start);
-    return DCP_OK;
+    storage_queue_read(lane->queue, &lane->transfers[slot], &reading->file->file,
+                       lane->buffers + slot * reading->piece, (size_t)(end - start), start);
 }
 
 /* Where a piece that needs no alignment goes. */
 static unsigned char *queued_place(const struct reading *reading, size_t at)
 {
     return reading->bytes ? reading->bytes + at
-                          : reading->lane->buffers + slot_of(reading, at) * PIECE;
+                          : reading->lane->buffers + slot_of(reading, at) * reading->piece;
 }
 
 static dcp_status start_piece(struct reading *reading, size_t at)
@@ -266,16 +159,18 @@ static dcp_status start_piece(struct reading *reading, size_t at)
     if (way == PIECE_AT_ITS_TURN)
         return DCP_OK;
     if (!reading->lane)
-        RETURN_IF_ERROR(take_lane(reading));
-    if (way == PIECE_BUFFERED || !reading->bytes)
-        RETURN_IF_ERROR(make_buffers(reading));
+        RETURN_IF_ERROR(read_lane_take(reading->file->reader, &reading->lane));
+    if (way != PIECE_QUEUED || !reading->bytes)
+        RETURN_IF_ERROR(read_lane_make_buffers(reading->lane));
     if (way == PIECE_BUFFERED)
         return DCP_OK;
-    RETURN_IF_ERROR(open_queue(reading));
-    if (way == PIECE_DIRECT)
-        return start_direct(reading, at);
-    storage_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
-                       queued_place(reading, at), piece_at(reading, at), reading->offset + at);
+    RETURN_IF_ERROR(read_lane_open_queue(reading->lane, reading->file));
+    if (way == PIECE_DIRECT) {
+        start_direct(reading, at);
+        return DCP_OK;
+    }
+    storage_queue_read(reading->lane->queue, &reading->lane->transfers[slot], &reading->file->file,
+                       queued_place(reading, at), size_at(reading, at), reading->offset + at);
     return DCP_OK;
 }
 
@@ -286,14 +181,68 @@ static bool is_next_at_its_turn(const struct reading *reading)
            reading->ways[slot_of(reading, reading->visited)] <= PIECE_BUFFERED;
 }
 
-/* As long as no more than so many bytes are under way or at hand. */
-static dcp_status start_pieces(struct reading *reading, size_t most)
+/* Pieces whose buffers are in use. */
+static size_t under_way(const struct reading *reading)
+{
+    size_t begun = reading->lane ? reading->lane->begun.count : 0;
+    return reading->started == reading->visited
+               ? begun
+               : piece_of(reading, reading->started - 1) - piece_of(reading, reading->visited) + 1 +
+                     begun;
+}
+
+static dcp_status start_own(struct reading *reading, size_t most)
 {
     while (reading->started < reading->size && !is_next_at_its_turn(reading) &&
-           reading->started - reading->visited <= most) {
+           under_way(reading) < most) {
         RETURN_IF_ERROR(start_piece(reading, reading->started));
-        reading->started += piece_at(reading, reading->started);
+        reading->started += size_at(reading, reading->started);
     }
+    return DCP_OK;
+}
+
+/* Whether the next range will follow in this lane, around the page cache as well. */
+static bool leads_to_next(const struct reading *reading)
+{
+    return reading->next && reading->started == reading->size &&
+           reading->piece == READ_LANE_DIRECT_PIECE &&
+           reading->ways[slot_of(reading, reading->size - 1)] == PIECE_DIRECT;
+}
+
+/* Pieces begin at a page, and at a block, because these are checked as a whole. */
+static uint64_t begins_at(const struct shard_file *file)
+{
+    return file->footer == FOOTER_GOOD && file->block_size > MEMORY_PAGE ? file->block_size
+                                                                         : MEMORY_PAGE;
+}
+
+/* The first pieces of the next range, in buffers that this one needs no more. */
+static void begin_next(struct reading *reading, size_t most)
+{
+    struct shard_file *file = reading->file;
+    struct read_lane *lane = reading->lane;
+    size_t slot = (slot_of(reading, reading->size - 1) + 1) % reading->slots;
+    uint64_t unit = begins_at(file), base = reading->next->offset / unit * unit;
+    uint64_t end = shard_file_size(file);
+    if (reading->next->offset > end)
+        return;
+    if (reading->next->size < end - reading->next->offset)
+        end = reading->next->offset + reading->next->size;
+    while (under_way(reading) < most) {
+        uint64_t start = base + lane->begun.count * reading->piece;
+        if (start + reading->piece > end / MEMORY_PAGE * MEMORY_PAGE ||
+            (!reading->demanded && shard_file_is_cached(file, &reading->group, start)))
+            return;
+        read_lane_begin(lane, file, base, slot);
+    }
+}
+
+/* So that no more than so many pieces are under way. */
+static dcp_status start_pieces(struct reading *reading, size_t most)
+{
+    RETURN_IF_ERROR(start_own(reading, most));
+    if (leads_to_next(reading))
+        begin_next(reading, most);
     return DCP_OK;
 }
 
@@ -302,7 +251,7 @@ static dcp_status read_at_its_turn(struct reading *reading, size_t at)
 {
     struct storage_file *file = &reading->file->file;
     size_t request = file->directory->traits.request_size;
-    size_t size = piece_at(reading, at), left = reading->size - at;
+    size_t size = size_at(reading, at), left = reading->size - at;
     if (at + size <= reading->fetched)
         return DCP_OK;
     if (size < request)
@@ -316,8 +265,8 @@ static dcp_status read_at_its_turn(struct reading *reading, size_t at)
  * pieces are under way. */
 static unsigned char *buffer_at_its_turn(const struct reading *reading, size_t at)
 {
-    bool alone = reading->started - at == piece_at(reading, at);
-    return reading->lane->buffers + (alone ? 0 : slot_of(reading, at) * PIECE);
+    bool alone = reading->started - at == size_at(reading, at);
+    return reading->lane->buffers + (alone ? 0 : slot_of(reading, at) * reading->piece);
 }
 
 /* Has the bytes of a piece somewhere: in *found, which is not yet their place if they came through
@@ -333,11 +282,12 @@ static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char
     }
     if (way == PIECE_BUFFERED) {
         *found = buffer_at_its_turn(reading, at);
-        return storage_file_read(&reading->file->file, *found, piece_at(reading, at), position);
+        return storage_file_read(&reading->file->file, *found, size_at(reading, at), position);
     }
-    *found = way == PIECE_DIRECT ? reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE
-                                 : queued_place(reading, at);
-    return storage_queue_finish(reading->lane->queue, &reading->transfers[slot]);
+    *found = way == PIECE_DIRECT
+                 ? reading->lane->buffers + slot * reading->piece + way_into(reading, at)
+                 : queued_place(reading, at);
+    return storage_queue_finish(reading->lane->queue, &reading->lane->transfers[slot]);
 }
 
 /* Visited in a buffer, bytes are in a core's cache when they are copied from there. One buffer is
@@ -345,30 +295,38 @@ static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char
  * one before this one's bytes are visited. */
 static dcp_status visit_piece(struct reading *reading, shard_piece_visitor visit, void *context)
 {
-    size_t at = reading->visited, piece = piece_at(reading, at);
+    size_t at = reading->visited, piece = size_at(reading, at);
     unsigned char *found;
     RETURN_IF_ERROR(finish_piece(reading, at, &found));
-    RETURN_IF_ERROR(start_pieces(reading, BUFFERS - PIECE));
-    RETURN_IF_ERROR(visit(context, reading->offset + at, found, piece));
-    if (reading->bytes && found != reading->bytes + at)
-        stream_copy(reading->bytes + at, found, piece);
+    RETURN_IF_ERROR(start_pieces(reading, reading->slots));
+    for (size_t done = 0, step; done < piece; done += step) {
+        size_t into = (at + done + skew_of(reading)) % PIECE;
+        step = piece - done < PIECE - into ? piece - done : PIECE - into;
+        RETURN_IF_ERROR(visit(context, reading->offset + at + done, found + done, step));
+        if (reading->bytes && found != reading->bytes + at)
+            stream_copy(reading->bytes + at + done, found + done, step);
+    }
     reading->visited += piece;
     return DCP_OK;
 }
 
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
-                                 shard_piece_visitor visit, void *context)
+                                 shard_piece_visitor visit, void *context,
+                                 const struct shard_range *next)
 {
     struct shard_reader *reader = file->reader;
     struct reading reading = {.file = file,
+                              .next = next,
                               .bytes = bytes,
                               .size = size,
                               .offset = offset,
                               .group = {.start = UINT64_MAX},
                               .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
+    choose_pieces(&reading);
+    continue_begun(&reading);
     while (status == DCP_OK && reading.visited < size) {
-        status = start_pieces(&reading, BUFFERS - 2 * PIECE);
+        status = start_pieces(&reading, reading.slots - 1);
         if (status == DCP_OK)
             status = visit_piece(&reading, visit, context);
     }
@@ -376,6 +334,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
         storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
         atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
-    give_lane(&reading);
+    if (reading.lane)
+        read_lane_give(reader, reading.lane, reading.visited == reading.started);
     return status;
 }

@@ -18,9 +18,9 @@
  * nothing beside the whole. */
 #define GAP_SIZE      ((uint64_t)512)
 #define GAP_OF_WINDOW 128
-/* Regions from here on are read in parts, of so much at least. */
-#define DIVIDED_SIZE ((uint64_t)32 << 20)
-#define PART_SIZE    ((uint64_t)8 << 20)
+/* A range from here on is begun while the one before it is read: without the blocks at its ends, it
+ * is still one that is read around the page cache. */
+#define NEXT_SIZE (SHARD_LARGE + 2 * CHECKED_SOURCE_HELD)
 /* Regions from here on are announced. */
 #define EXPECTED_SIZE ((uint64_t)1 << 20)
 
@@ -44,11 +44,6 @@ struct read_tasks {
     uint64_t run; /* bytes of neighbours that one thread reads, at most */
     atomic_uint_fast64_t moved;
 };
-
-static uint64_t stored_bytes(const struct shard_request *request)
-{
-    return (uint64_t)box_volume(request->region) * dcp_dtype_size(request->entry->dtype);
-}
 
 static bool is_small(const struct shard_request *request)
 {
@@ -93,20 +88,6 @@ static bool is_of_same_piece(const struct shard_request *request)
 {
     return request->piece == request[-1].piece && request->piece->zstd &&
            !stored_item_is_whole(request->entry, request->piece);
-}
-
-/* Parts are slabs of the outermost dimension that can be divided; compressed streams have none. */
-uint64_t shard_request_most_parts(const struct shard_request *request)
-{
-    uint64_t bytes = stored_bytes(request);
-    if (bytes < DIVIDED_SIZE)
-        return 1;
-    int32_t dim = shard_parts_dim(request->region);
-    bool packed = request->piece->zstd || (request->piece->view && request->piece->view->deflated);
-    if (packed || dim < 0)
-        return 1;
-    uint64_t parts = bytes / PART_SIZE, most = (uint64_t)request->region.sizes[dim];
-    return parts < most ? parts : most;
 }
 
 static size_t choose_parts(const struct shard_request *request, size_t thread_count)
@@ -161,11 +142,12 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
 }
 
 static dcp_status read_request(struct read_tasks *tasks, const struct shard_request *request,
-                               struct read_window *window)
+                               struct read_window *window, const struct shard_range *next)
 {
     return shard_reader_keeps(tasks->reader, request)
                ? shard_read_kept(tasks->reader, request, tasks->verification)
-               : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0);
+               : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0,
+                                    next);
 }
 
 static uint64_t end_of(const struct shard_request *request)
@@ -182,7 +164,7 @@ static dcp_status read_window(struct read_tasks *tasks, const struct shard_reque
                                      tasks->verification));
     dcp_status status = DCP_OK;
     for (size_t i = 0; status == DCP_OK && i < count; i++)
-        status = read_request(tasks, &requests[i], &window);
+        status = read_request(tasks, &requests[i], &window, NULL);
     read_window_close(&window);
     return status;
 }
@@ -193,6 +175,7 @@ static dcp_status choose_window(const struct read_tasks *tasks, const struct rea
 {
     const struct shard_request *first = &tasks->requests[task->first];
     const struct shard_request *last = first + task->count - 1;
+    struct cached_group group = {.start = UINT64_MAX};
     struct shard_file *file;
     *most = WINDOW_MOST;
     if (last->piece->offset - first->piece->offset < SHARD_RUN_MOST / 2)
@@ -200,7 +183,7 @@ static dcp_status choose_window(const struct read_tasks *tasks, const struct rea
     RETURN_IF_ERROR(
         shard_file_acquire(tasks->reader, first->piece->file, tasks->verification, &file));
     if (tasks->reader->io & ~(uint32_t)DCP_IO_BUFFERED ||
-        !shard_file_is_cached(file, first->piece->offset))
+        !shard_file_is_cached(file, &group, first->piece->offset))
         *most = SHARD_RUN_MOST;
     shard_file_release(tasks->reader, file);
     return DCP_OK;
@@ -233,8 +216,9 @@ static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index
     const struct read_task *task = &tasks->tasks[index];
     const struct shard_request *request = &tasks->requests[task->first];
     const struct metadata_piece *piece = request->piece;
-    if (!metadata_is_in_stream(piece) || piece->zstd || stored_bytes(request) < EXPECTED_SIZE ||
-        task->part > 0 || tasks->reader->how.plain ||
+    if (!metadata_is_in_stream(piece) || piece->zstd ||
+        shard_request_bytes(request) < EXPECTED_SIZE || task->part > 0 ||
+        tasks->reader->how.plain ||
         piece->file != tasks->requests[tasks->tasks[now].first].piece->file)
         return DCP_OK;
     dcp_status status = shard_file_acquire(tasks->reader, piece->file, tasks->verification, &file);
@@ -256,26 +240,64 @@ static uint64_t moved_bytes(const struct shard_request *requests, size_t count)
     return bytes;
 }
 
-static dcp_status run_task(void *context, size_t index)
+/* What a task reads, if that is one request. */
+static struct shard_request request_of(const struct read_tasks *tasks, const struct read_task *task,
+                                       struct box_storage *slab)
+{
+    struct shard_request request = tasks->requests[task->first];
+    if (task->parts)
+        request.region = shard_parts_region(task->parts, task->part, request.region, slab);
+    return request;
+}
+
+/* Whether the task is one large range of a file that is read ahead of its turn. */
+static bool find_range(const struct read_tasks *tasks, const struct read_task *task,
+                       struct shard_range *range)
+{
+    struct box_storage slab;
+    if (task->count > 1 || tasks->reader->how.plain)
+        return false;
+    const struct shard_request request = request_of(tasks, task, &slab);
+    return shard_request_range(&request, range) && range->size >= NEXT_SIZE;
+}
+
+/* The range that this thread reads next, if it is in the file of this one. */
+static bool take_next(const struct read_tasks *tasks, const struct read_task *task,
+                      struct thread_turn *turn, size_t *next, struct shard_range *range)
+{
+    struct shard_range own;
+    if (!find_range(tasks, task, &own))
+        return false;
+    size_t taken = thread_turn_take_next(turn);
+    if (taken == tasks->count)
+        return false;
+    *next = taken;
+    const struct read_task *then = &tasks->tasks[taken];
+    return tasks->requests[then->first].piece->file == tasks->requests[task->first].piece->file &&
+           find_range(tasks, then, range);
+}
+
+static dcp_status run_task(void *context, size_t index, struct thread_turn *turn)
 {
     struct read_tasks *tasks = context;
     const struct read_task *task = &tasks->tasks[index];
     const struct shard_request *requests = &tasks->requests[task->first];
-    struct shard_request part = *requests;
-    struct box_storage slab;
+    struct shard_range range, *then;
+    size_t next = index + tasks->thread_count;
     dcp_status status;
-    if (tasks->count - index > tasks->thread_count)
-        RETURN_IF_ERROR(expect_task(tasks, index, index + tasks->thread_count));
+    then = take_next(tasks, task, turn, &next, &range) ? &range : NULL;
+    if (next < tasks->count)
+        RETURN_IF_ERROR(expect_task(tasks, index, next));
     if (task->parts) {
-        part.region = shard_parts_region(task->parts, task->part, requests->region, &slab);
-        requests = &part;
+        struct box_storage slab;
+        const struct shard_request part = request_of(tasks, task, &slab);
         status = shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
-                                    task->part);
+                                    task->part, then);
     } else if (task->together) {
         status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
     } else {
-        status =
-            task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, requests, NULL);
+        status = task->count > 1 ? read_neighbours(tasks, task)
+                                 : read_request(tasks, requests, NULL, then);
     }
     if (status == DCP_OK)
         atomic_fetch_add_explicit(&tasks->moved, moved_bytes(requests, task->count),
@@ -293,7 +315,8 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
                                .thread_count = thread_count};
     dcp_status status = make_tasks(&tasks, count, thread_count);
     if (status == DCP_OK)
-        status = thread_run(tasks.count, thread_count, run_task, &tasks);
+        status = thread_run_turns(tasks.count, thread_count, run_task, &tasks);
+    shard_reader_settle(reader);
     for (size_t i = 0; i < tasks.count; i++) {
         if (tasks.tasks[i].parts && tasks.tasks[i].part == 0)
             shard_parts_free(tasks.tasks[i].parts);

@@ -91,6 +91,6 @@ dcp_status shard_read_together(struct shard_reader *reader, const struct shard_r
         status = read_flowing(reader, opened, requests, count);
     shard_piece_close(opened);
     for (size_t i = 0; i < count && status == DCP_OK && !flows; i++)
-        status = shard_read_request(reader, &requests[i], verification, NULL, NULL, 0);
+        status = shard_read_request(reader, &requests[i], verification, NULL, NULL, 0, NULL);
     return status;
 }

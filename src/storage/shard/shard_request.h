@@ -52,15 +52,22 @@ struct box shard_parts_region(const struct shard_parts *parts, size_t part, stru
 dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc, uint64_t size,
                            uint64_t place, uint32_t expected);
 
+/* Bytes of the region as they are stored, unless that is compressed. */
+uint64_t shard_request_bytes(const struct shard_request *request);
+/* Where these lie in the file, with what is around the elements in their stream, since it is not
+ * known which part of that comes first; false: not in one place, or compressed. */
+bool shard_request_range(const struct shard_request *request, struct shard_range *range);
 /* Parts that a region may be read in, if enough threads share them; 1: it is read by one. */
 uint64_t shard_request_most_parts(const struct shard_request *request);
 /* Memory that lists of requests and parts take, if `divided` of these are read in parts. */
 uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_count);
 
-/* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them. */
+/* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them.
+ * next: as in shard_file_read_ahead(). */
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
                               dcp_verification verification, struct read_window *window,
-                              struct shard_parts *parts, size_t part);
+                              struct shard_parts *parts, size_t part,
+                              const struct shard_range *next);
 /* Reads requests for one compressed piece with the same results as separate reads: it is
  * decompressed once. */
 dcp_status shard_read_together(struct shard_reader *reader, const struct shard_request *requests,

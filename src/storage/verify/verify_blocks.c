@@ -111,7 +111,8 @@ static dcp_status pass_bytes(struct pass *pass, uint64_t end)
     while (pass->reached < end && status == DCP_OK) {
         uint64_t left = end - pass->reached;
         size_t size = !bytes || left < step ? (size_t)left : step;
-        status = shard_file_read_ahead(pass->file, bytes, size, pass->reached, check_bytes, pass);
+        status =
+            shard_file_read_ahead(pass->file, bytes, size, pass->reached, check_bytes, pass, NULL);
     }
     memory_release(bytes);
     return status;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the page cache has of a file, and announcing what will be read of the rest. */
+#include "base/memory.h"
+#include "storage/shard/shard_file.h"
+
+/* Bytes that one query of the page cache covers. */
+#define GROUP ((uint64_t)8 << 20)
+/* Of a stream, up to where its data begins, and from where it ends. */
+#define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
+#define STREAM_TAIL ((uint64_t)2048)
+
+bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
+{
+    uint64_t start = position / GROUP * GROUP;
+    if (!storage_file_knows_cache(&file->file) || start >= shard_file_size(file))
+        return true;
+    if (start != group->start) {
+        uint64_t left = shard_file_size(file) - start;
+        group->start = start;
+        group->cached =
+            storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
+    }
+    return group->cached;
+}
+
+void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
+                       size_t size)
+{
+    if (!shard_file_is_cached(file, group, offset))
+        storage_file_expect(&file->file, offset, size);
+}
+
+/* The blocks that a range lies in, as far as there are blocks. */
+static void expect_blocks(struct shard_file *file, struct cached_group *group, uint64_t start,
+                          uint64_t end)
+{
+    if (file->footer == FOOTER_GOOD) {
+        uint64_t last = (end - 1) / file->block_size;
+        start -= start % file->block_size;
+        end = last < file->block_count - 1 ? (last + 1) * file->block_size : file->content_length;
+    }
+    shard_file_expect(file, group, start, (size_t)(end - start));
+}
+
+void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    if (length < STREAM_HEAD + STREAM_TAIL || offset > file->content_length ||
+        length > file->content_length - offset)
+        return;
+    expect_blocks(file, &group, offset, offset + STREAM_HEAD);
+    expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
+}
+
+void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end)
+{
+    uint64_t size = shard_file_size(file);
+    struct cached_group own = {.start = UINT64_MAX};
+    if (end - start < SHARD_LARGE) { /* what it is near to may be read around the page cache */
+        shard_file_expect(file, &own, start, (size_t)(end - start));
+        return;
+    }
+    for (uint64_t at = start / GROUP * GROUP; at < end && at < size; at += GROUP) {
+        struct cached_group group = {.start = UINT64_MAX};
+        shard_file_expect(file, &group, at, (size_t)(size - at < GROUP ? size - at : GROUP));
+    }
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loads of large tensors around the page cache: the next one is under way before the last bytes of
+ * this one have come. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
+#include "storage/files/files.h"
+
+#define PATH "c"
+
+enum { TENSORS = 7, ROWS = 1200, COLUMNS = 1531 };
+#define BYTES ((size_t)ROWS * COLUMNS * sizeof(float))
+
+struct tensors {
+    dcp_state *root;
+    float *values[TENSORS];
+};
+
+/* The rows from `first` on, of all columns, or the columns from `first` on, of all rows. */
+static void make_tensors(struct tensors *tensors, int64_t first, bool columns)
+{
+    tensors->root = dcp_state_new();
+    for (int t = 0; t < TENSORS; t++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", t);
+        tensors->values[t] = calloc(1, BYTES);
+        assert_non_null(tensors->values[t]);
+        const dcp_tensor tensor = {
+            .dtype = DCP_F32,
+            .sharded = true,
+            .ndim = 2,
+            .global_shape = {ROWS, COLUMNS},
+            .offsets = {columns ? 0 : first, columns ? first : 0},
+            .sizes = {columns ? ROWS : ROWS - first, columns ? COLUMNS - first : COLUMNS},
+            .data = tensors->values[t]};
+        dcp_state_tensor(tensors->root, name, &tensor);
+    }
+    assert_int_equal(dcp_state_status(tensors->root), DCP_OK);
+}
+
+static void free_tensors(struct tensors *tensors)
+{
+    dcp_state_free(tensors->root);
+    for (int t = 0; t < TENSORS; t++)
+        free(tensors->values[t]);
+}
+
+static float value(int tensor, int64_t row, int64_t column)
+{
+    return (float)(tensor * 1000000 + row * COLUMNS + column);
+}
+
+static struct simulated_file_system *disk_with_tensors(void)
+{
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_save_options options = {.storage = simulated_storage(fs)};
+    struct tensors saved;
+    make_tensors(&saved, 0, false);
+    for (int t = 0; t < TENSORS; t++)
+        for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++)
+            saved.values[t][i] = value(t, 0, i);
+    assert_int_equal(dcp_save(saved.root, PATH, &options), DCP_OK);
+    free_tensors(&saved);
+    return fs;
+}
+
+/* Returns how many small reads came when what is behind them in the file was under way. */
+static long load(struct simulated_file_system *fs, int64_t first, bool columns, int32_t threads,
+                 dcp_verification verification)
+{
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    const dcp_load_options options = {.storage = &storage,
+                                      .thread_count = threads,
+                                      .io = DCP_IO_RING | DCP_IO_DIRECT,
+                                      .verification = verification};
+    struct tensors loaded;
+    make_tensors(&loaded, first, columns);
+    assert_int_equal(dcp_load(loaded.root, PATH, &options, NULL), DCP_OK);
+    int64_t width = columns ? COLUMNS - first : COLUMNS, height = columns ? ROWS : ROWS - first;
+    for (int t = 0; t < TENSORS; t++)
+        for (int64_t i = 0; i < width * height; i++)
+            if (loaded.values[t][i] !=
+                value(t, i / width + (columns ? 0 : first), i % width + (columns ? first : 0)))
+                fail_msg("t%d: element %ld is %f", t, (long)i, (double)loaded.values[t][i]);
+    free_tensors(&loaded);
+    return transfer_watch_overtaken();
+}
+
+/* The small reads are of the blocks around a tensor's data. */
+static void the_next_tensor_is_under_way(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors();
+    (void)state;
+    assert_int_equal(load(fs, 0, false, 1, DCP_VERIFY_ALL), TENSORS - 1);
+    assert_int_equal(load(fs, 300, false, 1, DCP_VERIFY_ALL), 2 * (TENSORS - 1));
+    simulated_free(fs);
+}
+
+static void all_of_them_are_right(void **state)
+{
+    static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
+                                                     DCP_VERIFY_NONE};
+    struct simulated_file_system *fs = disk_with_tensors();
+    (void)state;
+    for (size_t i = 0; i < sizeof verifications / sizeof *verifications; i++)
+        for (int32_t threads = 1; threads <= 4; threads++) {
+            load(fs, 0, false, threads, verifications[i]);
+            load(fs, 300, false, threads, verifications[i]);
+            load(fs, 500, true, threads, verifications[i]);
+        }
+    assert_int_equal(simulated_open_descriptors(fs), 0);
+    simulated_free(fs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_next_tensor_is_under_way),
+        cmocka_unit_test(all_of_them_are_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
