@@ -11,6 +11,7 @@
 
 #include "run/run_json.h"
 #include "run/run_name.h"
+#include "run/run_own.h"
 
 static int64_t step(const char *pattern, const char *name)
 {
@@ -34,6 +35,26 @@ static void numbers_are_decimal_and_fit(void **state)
     assert_int_equal(step("iter_#######", "iter_0000010"), 10);
     assert_int_equal(step("iter_#######", "iter_12345678"), 12345678);
     assert_int_equal(step("iter_#######", "iter_10"), -1);
+}
+
+static void names_of_own_steps_are_as_they_are_made(void **state)
+{
+    static const char *const others[] = {
+        "step_",   "step_07", "step_7x",  "step_7.old",
+        "step_-7", "step_+7", "xstep_7",  "step_18446744073709551616",
+        "step",    "",        "step_7_1", "iter_0000007"};
+    struct run_own own = {0};
+    int64_t found = -1;
+    (void)state;
+    assert_int_equal(run_own_set_pattern(&own, NULL, DCP_RUN_LAYOUT_DCP), DCP_OK);
+    assert_true(run_own_step(&own, "step_7", &found) && found == 7);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(run_own_step(&own, others[i], &found));
+    assert_int_equal(run_own_set_pattern(&own, NULL, DCP_RUN_LAYOUT_BRIDGE), DCP_OK);
+    assert_true(run_own_step(&own, "iter_0000007", &found) && found == 7);
+    assert_true(run_own_step(&own, "iter_12345678", &found) && found == 12345678);
+    assert_false(run_own_step(&own, "iter_7", &found));
+    assert_false(run_own_step(&own, "iter_00000007", &found));
 }
 
 static void groups_and_stars_match_as_few_as_they_can(void **state)
@@ -125,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_decimal_and_fit),
+        cmocka_unit_test(names_of_own_steps_are_as_they_are_made),
         cmocka_unit_test(groups_and_stars_match_as_few_as_they_can),
         cmocka_unit_test(decimals_are_numbers),
         cmocka_unit_test(json_is_whole_or_not),

@@ -85,6 +85,8 @@ static void nothing_beyond_the_committed_step_is_touched(void **state)
     make_candidates(all, 6);
     const struct run_bounds bounds = {.now = 2000, .has_bound = true, .bound = 40};
     expect_verdicts(&(dcp_run_keep){.last = 1}, &bounds, all, 6, "rrrkkk");
+    for (size_t i = 4; i < 6; i++)
+        assert_string_equal(all[i].why, "newer than the save that was committed");
 }
 
 static void a_clock_that_was_set_back_removes_nothing(void **state)
