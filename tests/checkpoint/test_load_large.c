@@ -101,7 +101,7 @@ static void the_next_tensor_is_under_way(void **state)
     struct simulated_file_system *fs = disk_with_tensors();
     (void)state;
     assert_int_equal(load(fs, 0, false, 1, DCP_VERIFY_ALL), TENSORS - 1);
-    assert_int_equal(load(fs, 300, false, 1, DCP_VERIFY_ALL), 2 * (TENSORS - 1));
+    assert_true(load(fs, 300, false, 1, DCP_VERIFY_ALL) >= 2 * (TENSORS - 1));
     simulated_free(fs);
 }
 

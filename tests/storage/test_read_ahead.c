@@ -23,7 +23,7 @@
 
 #define NAME       "file"
 #define SIZE       (((size_t)17 << 20) + 12345)
-#define CACHED     ((size_t)3 << 20) /* so little is read through the page cache */
+#define CACHED     ((size_t)512 << 10) /* so little is read through the page cache */
 #define PIECE      ((size_t)512 << 10)
 #define LARGE_PAGE ((size_t)2 << 20)
 #define DIRECT     LARGE_PAGE /* a piece around the page cache */

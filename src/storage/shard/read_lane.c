@@ -43,22 +43,20 @@ static struct read_lane *take_first(struct shard_reader *reader, lane_test test,
 }
 
 /* What was not asked for has errors that are not the caller's. */
-struct begun_range read_lane_continue(struct shard_reader *reader, struct read_lane *lane,
-                                      size_t wanted)
+void read_lane_continue(struct shard_reader *reader, struct read_lane *lane, size_t wanted)
 {
-    struct begun_range begun = lane->begun;
+    struct begun_range *begun = &lane->begun;
     struct saved_error error;
-    if (!begun.file)
-        return begun;
+    if (!begun->file)
+        return;
     error_save(&error);
-    for (; begun.count > wanted; begun.count--) {
-        size_t slot = (begun.first + begun.count - 1) % READ_LANE_DIRECT_SLOTS;
+    for (size_t i = wanted; i < begun_count(begun); i++) {
+        size_t slot = (begun->first + i) % READ_LANE_DIRECT_SLOTS;
         storage_queue_finish(lane->queue, &lane->transfers[slot]);
     }
     error_restore(&error);
-    shard_file_release(reader, begun.file);
-    lane->begun = (struct begun_range){.file = NULL};
-    return begun;
+    shard_file_release(reader, begun->file);
+    *begun = (struct begun_range){.file = NULL};
 }
 
 dcp_status read_lane_take(struct shard_reader *reader, struct read_lane **lane)
@@ -119,20 +117,20 @@ dcp_status read_lane_make_buffers(struct read_lane *lane)
     return lane->buffers ? DCP_OK : error_no_memory(READ_LANE_BUFFERS, "buffers for reading ahead");
 }
 
-void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first)
+void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first,
+                     size_t size)
 {
     struct begun_range *begun = &lane->begun;
     if (!begun->file) {
-        *begun = (struct begun_range){.file = file, .base = base, .first = first};
+        *begun = (struct begun_range){.file = file, .base = base, .end = base, .first = first};
         pthread_mutex_lock(&file->reader->mutex);
         file->users++;
         pthread_mutex_unlock(&file->reader->mutex);
     }
-    size_t slot = (begun->first + begun->count) % READ_LANE_DIRECT_SLOTS;
+    size_t slot = (begun->first + begun_count(begun)) % READ_LANE_DIRECT_SLOTS;
     storage_queue_read(lane->queue, &lane->transfers[slot], &file->file,
-                       lane->buffers + slot * READ_LANE_DIRECT_PIECE, READ_LANE_DIRECT_PIECE,
-                       begun->base + begun->count * READ_LANE_DIRECT_PIECE);
-    begun->count++;
+                       lane->buffers + slot * READ_LANE_DIRECT_PIECE, size, begun->end);
+    begun->end += size;
 }
 
 uint64_t shard_read_ahead_memory(uint32_t io)

@@ -16,10 +16,16 @@
 /* Direct pieces of a range that has not been asked for yet. */
 struct begun_range {
     struct shard_file *file; /* in use; NULL: nothing has begun */
-    uint64_t base;           /* where the first piece begins in the file */
-    size_t first;            /* slot of that piece */
-    size_t count;
+    uint64_t base, end;      /* of the pieces in the file; all but the last are whole ones */
+    size_t first;            /* slot of the first piece */
 };
+
+/* Pieces that have begun. */
+static inline size_t begun_count(const struct begun_range *begun)
+{
+    return (size_t)((begun->end - begun->base + READ_LANE_DIRECT_PIECE - 1) /
+                    READ_LANE_DIRECT_PIECE);
+}
 
 struct read_lane {
     struct storage_queue *queue; /* NULL until it is needed, as the buffers */
@@ -33,15 +39,16 @@ struct read_lane {
 dcp_status read_lane_take(struct shard_reader *reader, struct read_lane **lane);
 /* The lane in which the range at an offset has begun; NULL: none. */
 struct read_lane *read_lane_take_begun(struct shard_file *file, uint64_t offset);
-/* What has begun of a range of so many pieces is the caller's from now on; waits for the rest. */
-struct begun_range read_lane_continue(struct shard_reader *reader, struct read_lane *lane,
-                                      size_t wanted);
+/* The first so many pieces of what has begun are the caller's from now on; waits for the others. */
+void read_lane_continue(struct shard_reader *reader, struct read_lane *lane, size_t wanted);
 /* idle: nothing is under way but what has begun of the next range. */
 void read_lane_give(struct shard_reader *reader, struct read_lane *lane, bool idle);
 
 dcp_status read_lane_open_queue(struct read_lane *lane, struct shard_file *file);
 dcp_status read_lane_make_buffers(struct read_lane *lane);
-/* Starts the next piece of the next range; base and first count for the first one. */
-void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first);
+/* Starts the next piece of the next range: size: of whole pages, and a whole piece unless it is the
+ * last. base and first count for the first one. */
+void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first,
+                     size_t size);
 
 #endif

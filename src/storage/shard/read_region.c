@@ -10,14 +10,17 @@
 #include "state/copy.h"
 #include "state/device_memory.h"
 #include "state/element_sign.h"
+#include "storage/shard/shard_file.h"
 
 /* Runs of at least this size are read one by one, straight into the destination. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
 /* The same for a source that reads more than requested. */
 #define GRAINS_DIRECT 64
-/* What is announced to the source beforehand. */
-#define RUNS_AHEAD  16
-#define BYTES_AHEAD ((size_t)4 << 20)
+/* What is announced to the source beforehand, in windows: for a device, many small ranges take
+ * longer than what lies between them. */
+#define BYTES_AHEAD  ((int64_t)4 << 20)
+#define WINDOW_AHEAD ((int64_t)1 << 20)
+#define GAP_AHEAD    ((int64_t)64 << 10)
 /* Gaps that are read too: another read would cost more, or they are small beside the wanted
  * bytes. */
 #define GAP_SIZE      ((int64_t)512)
@@ -144,17 +147,37 @@ static int64_t span_of(const struct region *region, const struct box_storage *bl
     return span;
 }
 
-/* Announces that many more blocks, so that they are read while others are copied. */
-static void expect(const struct region *region, struct box_blocks *ahead, size_t count)
+/* The first block that has not been announced yet, in stored elements. */
+struct ahead {
+    struct box_blocks blocks;
+    bool more;
+    int64_t first, end;
+};
+
+static bool next_ahead(const struct region *region, struct ahead *ahead)
+{
+    struct box_storage block;
+    ahead->more = region->source->expect && box_blocks_next(&ahead->blocks, &block);
+    if (ahead->more) {
+        ahead->first = way_to(region, &block, region->stored);
+        ahead->end = ahead->first + span_of(region, &block);
+    }
+    return ahead->more;
+}
+
+/* Announces what comes within some MiB of a place, so that it is read while others are copied. */
+static void expect(const struct region *region, struct ahead *ahead, int64_t place)
 {
     const struct byte_source *source = region->source;
-    struct box_storage block;
-    while (source->expect && count > 0 && box_blocks_next(ahead, &block)) {
-        int64_t first = region->start + way_to(region, &block, region->stored);
+    int64_t size = region->stored_size;
+    while (ahead->more && ahead->first < place + BYTES_AHEAD / size) {
+        int64_t first = ahead->first, end = ahead->end;
+        while (next_ahead(region, ahead) && ahead->first >= first &&
+               ahead->first <= end + GAP_AHEAD / size && ahead->end <= first + WINDOW_AHEAD / size)
+            end = ahead->end > end ? ahead->end : end;
         source->expect(source->context,
-                       region->view->data_offset + (uint64_t)(first * region->stored_size),
-                       (size_t)(span_of(region, &block) * region->stored_size));
-        count--;
+                       region->view->data_offset + (uint64_t)((region->start + first) * size),
+                       (size_t)((end - first) * size));
     }
 }
 
@@ -167,17 +190,19 @@ static bool is_worth_a_read(const struct region *region, int32_t split, int64_t 
     return size >= DIRECT_SIZE && (gap >= grain || size >= GRAINS_DIRECT * grain);
 }
 
+/* Large runs are not announced: what the page cache lacks of them is read around it. */
 static dcp_status read_direct(const struct region *region, int32_t split, int64_t run)
 {
-    struct box_blocks blocks, ahead;
+    struct box_blocks blocks;
     struct box_storage block;
     box_blocks_start(&blocks, region->ndim, region->sizes, split - 1, 1);
-    ahead = blocks;
-    expect(region, &ahead, split > 0 ? RUNS_AHEAD : 0);
+    struct ahead ahead = {.blocks = blocks};
+    if (split > 0 && run * region->stored_size < (int64_t)SHARD_LARGE)
+        next_ahead(region, &ahead);
     while (box_blocks_next(&blocks, &block)) {
-        expect(region, &ahead, split > 0);
-        RETURN_IF_ERROR(read_wanted(region, region->start + way_to(region, &block, region->stored),
-                                    target_of(region, &block), run));
+        int64_t first = way_to(region, &block, region->stored);
+        expect(region, &ahead, first);
+        RETURN_IF_ERROR(read_wanted(region, region->start + first, target_of(region, &block), run));
     }
     return DCP_OK;
 }
@@ -315,21 +340,20 @@ static unsigned char *align_as_stored(const struct region *region, int64_t eleme
 
 /* own: the buffer for blocks, unless a buffer of the lane is used. */
 static dcp_status read_blocks(struct region *region, int32_t split, int64_t step,
-                              size_t block_bytes, unsigned char *own)
+                              unsigned char *own)
 {
-    struct box_blocks blocks, ahead;
+    struct box_blocks blocks;
     struct box_storage block;
     unsigned char *buffer = own;
     box_blocks_start(&blocks, region->ndim, region->sizes, split, step);
-    ahead = blocks;
-    size_t count_ahead = 1 + BYTES_AHEAD / block_bytes;
-    expect(region, &ahead, count_ahead < RUNS_AHEAD ? count_ahead : RUNS_AHEAD);
+    struct ahead ahead = {.blocks = blocks};
+    next_ahead(region, &ahead);
     while (box_blocks_next(&blocks, &block)) {
-        int64_t count = span_of(region, &block);
-        expect(region, &ahead, 1);
+        int64_t count = span_of(region, &block), first = way_to(region, &block, region->stored);
+        expect(region, &ahead, first);
         if (!own)
             RETURN_IF_ERROR(next_buffer(region, &buffer));
-        int64_t first = region->start + way_to(region, &block, region->stored);
+        first += region->start;
         if (own)
             buffer = align_as_stored(region, first, own);
         RETURN_IF_ERROR(read_stored(region, first, buffer, count));
@@ -351,7 +375,7 @@ static dcp_status read_buffered(struct region *region)
         if (!own)
             return error_no_memory(size, "a read buffer");
     }
-    dcp_status status = read_blocks(region, split, step, size, own);
+    dcp_status status = read_blocks(region, split, step, own);
     memory_release(own);
     return status;
 }

@@ -77,13 +77,17 @@ static void continue_begun(struct reading *reading)
     reading->lane = read_lane_take_begun(reading->file, reading->offset);
     if (!reading->lane)
         return;
+    const struct begun_range begun = reading->lane->begun;
     reading->piece = READ_LANE_DIRECT_PIECE;
     reading->slots = READ_LANE_DIRECT_SLOTS;
-    reading->base = reading->lane->begun.base;
-    reading->first = reading->lane->begun.first;
-    const struct begun_range begun = read_lane_continue(reading->file->reader, reading->lane,
-                                                        piece_of(reading, reading->size - 1) + 1);
-    for (size_t i = 0; i < begun.count; i++) {
+    reading->base = begun.base;
+    reading->first = begun.first;
+    size_t wanted = piece_of(reading, reading->size - 1) + 1, count = begun_count(&begun);
+    if (begun.end < reading->offset + reading->size) /* then the last one may lack bytes */
+        count = (size_t)(begun.end - begun.base) / READ_LANE_DIRECT_PIECE;
+    count = wanted < count ? wanted : count;
+    read_lane_continue(reading->file->reader, reading->lane, count);
+    for (size_t i = 0; i < count; i++) {
         reading->ways[slot_of(reading, reading->started)] = PIECE_DIRECT;
         reading->started += size_at(reading, reading->started);
     }
@@ -184,7 +188,7 @@ static bool is_next_at_its_turn(const struct reading *reading)
 /* Pieces whose buffers are in use. */
 static size_t under_way(const struct reading *reading)
 {
-    size_t begun = reading->lane ? reading->lane->begun.count : 0;
+    size_t begun = reading->lane ? begun_count(&reading->lane->begun) : 0;
     return reading->started == reading->visited
                ? begun
                : piece_of(reading, reading->started - 1) - piece_of(reading, reading->visited) + 1 +
@@ -222,18 +226,19 @@ static void begin_next(struct reading *reading, size_t most)
     struct shard_file *file = reading->file;
     struct read_lane *lane = reading->lane;
     size_t slot = (slot_of(reading, reading->size - 1) + 1) % reading->slots;
+    uint64_t page = MEMORY_PAGE - 1, pages = shard_file_size(file) & ~page;
     uint64_t unit = begins_at(file), base = reading->next->offset / unit * unit;
-    uint64_t end = shard_file_size(file);
-    if (reading->next->offset > end)
-        return;
-    if (reading->next->size < end - reading->next->offset)
-        end = reading->next->offset + reading->next->size;
-    while (under_way(reading) < most) {
-        uint64_t start = base + lane->begun.count * reading->piece;
-        if (start + reading->piece > end / MEMORY_PAGE * MEMORY_PAGE ||
+    if (reading->next->offset > pages || reading->next->size > pages - reading->next->offset)
+        return; /* direct transfers cannot reach the end of it */
+    uint64_t end = (reading->next->offset + reading->next->size + page) & ~page;
+    for (uint64_t start; under_way(reading) < most;) {
+        start = lane->begun.file ? lane->begun.end : base;
+        if (start == end ||
             (!reading->demanded && shard_file_is_cached(file, &reading->group, start)))
             return;
-        read_lane_begin(lane, file, base, slot);
+        uint64_t left = end - start;
+        read_lane_begin(lane, file, base, slot,
+                        (size_t)(left < reading->piece ? left : reading->piece));
     }
 }
 
