@@ -160,6 +160,10 @@ static void files_of_parameters_are_needed(void **state)
               "global_step3_universal/zero/gain/fp32.pt");
     must_fail(convert(state, DCP_TAKE_MASTERS), DCP_ERR_SHAPE,
               "has shape [11, 5], expected [1], or that many elements in a row");
+    rename_in("global_step3_universal/zero/blocks.0.up.bias/fp32.pt",
+              "global_step3_universal/zero/gain/fp32.pt");
+    must_fail(convert(state, DCP_TAKE_MASTERS), DCP_ERR_SHAPE,
+              "], expected [1], or that many elements in a row");
     must(convert(state, DCP_TAKE_MODEL));
 }
 

@@ -115,11 +115,11 @@ static void add(dcp_state *root, const char *name, dcp_dtype dtype, int32_t ndim
 static char *save_numbers(void **state)
 {
     float *numbers = malloc((size_t)ROWS * COLUMNS * sizeof *numbers);
-    uint16_t halves[24];
+    uint16_t halves[36];
     assert_non_null(numbers);
     for (size_t i = 0; i < (size_t)ROWS * COLUMNS; i++)
         numbers[i] = (float)i;
-    for (size_t i = 0; i < 24; i++)
+    for (size_t i = 0; i < 36; i++)
         halves[i] = (uint16_t)(0x3c00 + i);
     dcp_state *root = dcp_state_new();
     add(root, "large", DCP_F32, 2, (int64_t[]){ROWS, COLUMNS}, numbers);
@@ -128,7 +128,7 @@ static char *save_numbers(void **state)
     add(root, "l.10.q", DCP_BF16, 2, (int64_t[]){4, 6}, halves);
     add(root, "l.0.k", DCP_BF16, 2, (int64_t[]){4, 3}, halves);
     add(root, "l.10.k", DCP_BF16, 2, (int64_t[]){4, 3}, halves + 2);
-    add(root, "heads", DCP_BF16, 2, (int64_t[]){8, 3}, halves);
+    add(root, "heads", DCP_BF16, 2, (int64_t[]){12, 3}, halves);
     add(root, "empty", DCP_BF16, 2, (int64_t[]){0, 3}, halves);
     add(root, "head", DCP_BF16, 1, (int64_t[]){5}, halves);
     add(root, "embedding", DCP_BF16, 1, (int64_t[]){5}, halves);
@@ -186,12 +186,12 @@ static void every_operation_is_turned_around(void **state)
         if (numbers[i] != (float)(i % ROWS * COLUMNS + i / ROWS))
             fail_msg("element %zu", i);
     free(numbers);
-    numbers = read_tensor(to, "heads", &entry); /* rows 0 2 1 3 of each head, and a zero */
+    numbers = read_tensor(to, "heads", &entry); /* rows 0 3 1 4 2 5 of each head, and a zero */
     assert_int_equal(entry.dtype, DCP_F32);
-    for (size_t row = 0; row < 8; row++)
+    for (size_t row = 0; row < 12; row++)
         for (size_t column = 0; column < 4; column++) {
-            static const size_t order[4] = {0, 2, 1, 3};
-            uint32_t bits = 0x3c00 + (uint32_t)((row / 4 * 4 + order[row % 4]) * 3 + column);
+            static const size_t order[6] = {0, 3, 1, 4, 2, 5};
+            uint32_t bits = 0x3c00 + (uint32_t)((row / 6 * 6 + order[row % 6]) * 3 + column);
             float expected;
             bits = column < 3 ? bits << 16 : 0;
             memcpy(&expected, &bits, sizeof expected);
@@ -253,8 +253,8 @@ static void wrong_rules_are_told(void **state)
          "divided"},
         {"{\"split\": \"head\", \"to\": [\"a\", \"b\"], \"dim\": 1}", false, DCP_ERR_SHAPE,
          "dimension"},
-        {"{\"cut\": \"heads\", \"dim\": 0, \"size\": 9}", false, DCP_ERR_SHAPE, "smaller"},
-        {"{\"permute_heads\": \"heads\", \"heads\": 3}", false, DCP_ERR_SHAPE, "heads"},
+        {"{\"cut\": \"heads\", \"dim\": 0, \"size\": 13}", false, DCP_ERR_SHAPE, "smaller"},
+        {"{\"permute_heads\": \"heads\", \"heads\": 5}", false, DCP_ERR_SHAPE, "heads"},
         {"{\"permute_heads\": \"heads\", \"heads\": \"num_heads\"}", false, DCP_ERR_ARGUMENT,
          "num_heads"},
         {"{\"drop\": \"heads\"}", true, DCP_ERR_ARGUMENT, "no inverse"},
