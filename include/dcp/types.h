@@ -167,13 +167,14 @@ typedef struct dcp_rename {
 typedef enum dcp_reading {
     /**
      * The faster way by an estimate: cooperatively if reading the same bytes several times takes
-     * the storage longer than the group takes to send them. The estimate uses the bytes that all
-     * ranks want, the distinct bytes among them, and `group_bytes_per_second`. It assumes that the
-     * storage delivers 2 GiB/s to all ranks together if `path` is on a network file system or
-     * #DCP_IO_DIRECT is required, otherwise 4 GiB/s to each rank (page cache). Tensors and objects
-     * are estimated separately; each object is one read, of half a millisecond on a network file
-     * system. If cooperative reading would save less than 64 MiB, or less than 32 objects for each
-     * rank, each rank reads for itself.
+     * the storage as long as the group takes to send them, or longer. The estimate uses the bytes
+     * that all ranks want, the distinct bytes among them, and `group_bytes_per_second`. It assumes
+     * that the storage delivers 2 GiB/s to all ranks together if `path` is on a network file
+     * system, #DCP_IO_DIRECT is required, or some rank would read large tensors around the page
+     * cache since that does not hold them; otherwise 4 GiB/s to each rank (page cache). Tensors and
+     * objects are estimated separately; each object is one read, of half a millisecond on a network
+     * file system. If cooperative reading would save less than 64 MiB, or less than 32 objects for
+     * each rank, each rank reads for itself.
      */
     DCP_READING_AUTO = 0,
     DCP_READING_DIRECT = 10, /**< each rank reads everything that it wants */

@@ -6,8 +6,8 @@
  *   save_kept DIR                     one whose pages stay in the page cache
  *   rows DIR                          the rows that it would have with one rank more
  *   unchecked_rows DIR, unchecked_reshard DIR   the same without checking a byte
- *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
- *                                     or for the others as well
+ *   everything DIR                    a load of everything by every rank
+ *   alone DIR, together DIR           the same: each reads for itself, or for the others as well
  *   write:WAY DIR                     as many bytes as the last save has written in one of the ways
  *                                     of disk_ways.h, as the state has if all saves were
  *                                     asynchronous; infinitely many seconds where it is lacking
@@ -129,6 +129,7 @@ static bool load_as(struct rank *rank, const char *command, const char *path, st
         {"rows", 0, {0}},
         {"unchecked_reshard", 1, {.verification = DCP_VERIFY_NONE}},
         {"unchecked_rows", 0, {.verification = DCP_VERIFY_NONE}},
+        {"everything", -1, {0}},
         {"alone", -1, {.reading = DCP_READING_DIRECT}},
         {"together", -1, {.reading = DCP_READING_COOPERATIVE}},
     };

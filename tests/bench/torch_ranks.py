@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard, alone, and those of torch_async.py.
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard, everything, alone, and those of torch_async.py.
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
@@ -25,7 +25,7 @@ import torch_async  # noqa: E402
 from together import start_together  # noqa: E402
 
 ROWS = 240
-DIVISION = {"reshard": 1, "alone": -1}
+DIVISION = {"reshard": 1, "everything": -1, "alone": -1}
 
 
 def make_state(mesh, count, columns, dim, fill):

@@ -19,9 +19,10 @@ struct trial {
     dcp_reading reading;
     dcp_verification verification;
     bool wide;
-    bool remote;  /* the file system says so */
-    bool derived; /* the group has broadcasts only */
-    bool paired;  /* with another that carries what was read */
+    bool remote;                                             /* the file system says so */
+    enum { CACHE_AS_IT_IS, CACHE_ALL, CACHE_NOTHING } cache; /* what it holds of the files */
+    bool derived;                                            /* the group has broadcasts only */
+    bool paired; /* with another that carries what was read */
     uint64_t group_rate;
     dcp_figures figures[RANKS_MAX];
     uint64_t wanted[RANKS_MAX];
@@ -32,6 +33,20 @@ static bool always(void *context, int within)
     (void)context;
     (void)within;
     return true;
+}
+
+static int hold_all(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+{
+    (void)context, (void)descriptor, (void)offset, (void)size;
+    *cached = true;
+    return 0;
+}
+
+static int hold_nothing(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+{
+    (void)context, (void)descriptor, (void)offset, (void)size;
+    *cached = false;
+    return 0;
 }
 
 static dcp_status refuse(void *context, const dcp_collective *call, const void *send,
@@ -68,13 +83,16 @@ static dcp_status load_body(struct rank *self)
                                       .figures = figures};
     if (trial->remote)
         ops.remote = always;
+    if (trial->cache != CACHE_AS_IT_IS)
+        ops.cached = trial->cache == CACHE_ALL ? hold_all : hold_nothing;
     if (trial->derived)
         self->group->operations.all_to_all = NULL;
     if (trial->paired)
         pair_up(self->group);
     wanted_parts_init(&parts, trial->rows, trial->want, self->rank, self->size, trial->wide, false);
-    dcp_status status = trial->remote ? load_over(&ops, parts.root, self->path, &options, NULL)
-                                      : dcp_load(parts.root, self->path, &options, NULL);
+    bool over = trial->remote || trial->cache != CACHE_AS_IT_IS;
+    dcp_status status = over ? load_over(&ops, parts.root, self->path, &options, NULL)
+                             : dcp_load(parts.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = wanted_parts_check(&parts);
     trial->wanted[self->rank] = wanted_parts_bytes(&parts);
@@ -256,19 +274,24 @@ static void overlaps_are_read_once(void **state)
     }
 }
 
-/* Directly from a local file system, cooperatively over a network, if there is enough to save. */
+/* Directly from the page cache, cooperatively from a disk or over a network, if there is enough to
+ * save. */
 static void the_way_is_chosen_by_cost(void **state)
 {
     needs_files();
     const char *path = path_in(state, "c");
     wanted_parts_save(path, 8006, NULL);
-    struct trial trial = {.rows = 8006};
+    struct trial trial = {.rows = 8006, .cache = CACHE_ALL};
     ranks_must(4, path, load_body, &trial);
     assert_int_equal(total_exchanged(&trial, 4), 0);
     trial.group_rate = (uint64_t)16 << 30;
     ranks_must(4, path, load_body, &trial);
     assert_true(total_exchanged(&trial, 4) > 0);
     trial.group_rate = 0;
+    trial.cache = CACHE_NOTHING;
+    ranks_must(4, path, load_body, &trial);
+    assert_true(total_exchanged(&trial, 4) > 0);
+    trial.cache = CACHE_ALL;
     trial.remote = true;
     ranks_must(4, path, load_body, &trial);
     assert_true(total_exchanged(&trial, 4) > 0);

@@ -86,9 +86,9 @@ if command -v script >/dev/null && [ "$(terminal echo yes | tr -d '\r')" = yes ]
     terminal "'$dcp' ls --help" | grep -q "${escape}\[1mOptions:" || fail "no bold headings on a terminal"
     NO_COLOR=1 terminal "'$dcp' ls --help" | grep -q "$escape" && fail "colours with NO_COLOR"
     mkdir "$directory/long"
-    header='{"w":{"dtype":"F32","shape":[100000,1000],"data_offsets":[0,400000000]}}'
+    header='{"w":{"dtype":"F32","shape":[1000000,1000],"data_offsets":[0,4000000000]}}'
     printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >"$directory/long/model.safetensors"
-    truncate -s $((8 + ${#header} + 400000000)) "$directory/long/model.safetensors"
+    truncate -s $((8 + ${#header} + 4000000000)) "$directory/long/model.safetensors"
     terminal "'$dcp' stat '$directory/long'" | grep -q ' %  .* of .*iB  [0-9.]* [KMG]iB/s  .* left' || fail "no progress on a terminal"
     terminal "stty cols 30; '$dcp' stat '$directory/long' >/dev/null" 2>&1 | tr '\r' '\n' | grep "$escape" | sed 's/^.\[K//' |
         awk 'length($0) > 29 { exit 1 }' || fail "progress is wider than the terminal"

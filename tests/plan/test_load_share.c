@@ -621,7 +621,17 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
     assert_true(load_share_pays(&costs));
     costs.group_rate = gib / 8; /* a slow network */
     assert_false(load_share_pays(&costs));
-    costs.group_rate = 8 * gib;
+    costs = (struct share_costs){.wanted = 2 * gib,
+                                 .distinct = gib,
+                                 .exchanged = gib,
+                                 .rank_count = 2,
+                                 .storage_is_shared = true};
+    assert_true(load_share_pays(&costs)); /* as long, but sent while other bytes are read */
+    costs = (struct share_costs){.wanted = 8 * gib,
+                                 .distinct = gib,
+                                 .exchanged = 7 * gib,
+                                 .rank_count = 8,
+                                 .group_rate = 8 * gib};
     costs.storage_is_shared = false;
     assert_true(load_share_pays(&costs));
     costs.distinct = costs.wanted;

@@ -16,8 +16,9 @@
 /* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
 
-/* A digest, then bytes and pieces of each kind, and whether the rank sees the files. */
-enum { AT_SEES = 8 + 16 * SHARE_KINDS, SUMMARY_SIZE };
+/* A digest, then bytes and pieces of each kind, whether the rank sees the files, and whether it
+ * would read them around the page cache. */
+enum { AT_SEES = 8 + 16 * SHARE_KINDS, AT_BYPASSES, SUMMARY_SIZE };
 
 struct agreement {
     const struct load_sharing *sharing;
@@ -29,6 +30,7 @@ struct agreement {
     bool goes_on;       /* sharing may pay */
     bool speaks;        /* for its class */
     bool sees;          /* every file that this rank wants elements of */
+    bool bypasses;      /* the page cache, when it reads large tensors */
 
     /* At the coordinator. */
     struct share_costs costs[SHARE_KINDS];
@@ -36,6 +38,7 @@ struct agreement {
     uint32_t *speakers; /* by class */
     uint32_t class_count;
     bool all_see; /* else this rank reads what any wants */
+    bool any_bypasses;
 };
 
 static struct dcp_collective call_of(const struct agreement *agreement, const char *phase)
@@ -87,7 +90,8 @@ static void estimate(struct agreement *agreement, enum share_kind kind,
     struct share_costs *costs = &agreement->costs[kind];
     costs->rank_count = agreement->rank_count;
     costs->group_rate = sharing->options->group_bytes_per_second;
-    costs->storage_is_shared = is_shared_storage(sharing);
+    costs->storage_is_shared =
+        is_shared_storage(sharing) || (kind == SHARE_TENSORS && agreement->any_bypasses);
     for (size_t rank = 0; rank < agreement->rank_count; rank++) {
         const unsigned char *summary = summaries + rank * SUMMARY_SIZE + 8 + 16 * (size_t)kind;
         uint64_t wanted = load_u64(summary), pieces = load_u64(summary + 8);
@@ -112,9 +116,11 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
         return error_no_memory(count * sizeof *agreement->class_of, "wanted regions of all ranks");
     find_classes(agreement, all->bytes);
     agreement->all_see = true;
-    for (size_t rank = 0; rank < count; rank++)
-        agreement->all_see = agreement->all_see &&
-                             ((const unsigned char *)all->bytes)[rank * SUMMARY_SIZE + AT_SEES];
+    for (size_t rank = 0; rank < count; rank++) {
+        const unsigned char *summary = (const unsigned char *)all->bytes + rank * SUMMARY_SIZE;
+        agreement->all_see = agreement->all_see && summary[AT_SEES];
+        agreement->any_bypasses = agreement->any_bypasses || summary[AT_BYPASSES];
+    }
     for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++) {
         estimate(agreement, kind, all->bytes);
         agreement->goes_on = agreement->goes_on || pays(agreement, kind);
@@ -156,6 +162,7 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
     store_u64(summary, xxh3_64(agreement->mine.data, agreement->mine.size));
     summarize(agreement->sharing, summary);
     summary[AT_SEES] = agreement->sees;
+    summary[AT_BYPASSES] = agreement->bypasses;
     status = group_gather(agreement->group, &asking, root, status, summary, sizeof summary, &all);
     if (agreement->coordinates && status == DCP_OK)
         status = hear_summaries(agreement, &all);
@@ -363,6 +370,19 @@ static bool sees_files(const struct load_sharing *sharing)
     return true;
 }
 
+/* Looks at the first large tensor: files of one save are alike. */
+static bool bypasses_cache(const struct load_sharing *sharing)
+{
+    for (size_t i = 0; i < sharing->plan->count; i++) {
+        const struct metadata_entry *entry =
+            &sharing->metadata->entries[sharing->plan->items[i].entry];
+        const struct metadata_piece *piece = &entry->pieces[sharing->plan->items[i].piece];
+        if (entry->is_tensor && metadata_is_in_stream(piece) && piece->length >= SHARD_LARGE)
+            return shard_reader_bypasses_cache(sharing->reader, piece->file, piece->offset);
+    }
+    return false;
+}
+
 dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
                             struct load_share *objects, struct load_share *tensors,
                             struct load_plan *rest)
@@ -384,6 +404,7 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
         return mine;
     buffer_init(&agreement.mine, 0);
     agreement.sees = mine != DCP_OK || sees_files(sharing);
+    agreement.bypasses = mine == DCP_OK && agreement.sees && bypasses_cache(sharing);
     if (mine == DCP_OK)
         mine =
             share_wants_encode(sharing->plan, sharing->metadata, agreement.sees, &agreement.mine);

@@ -2,12 +2,15 @@
 /* The model of costs: reading again what another rank reads as well, against being sent it.
  *
  * A file system over a network serves all ranks together at one rate, however many they are, so
- * bytes that are read again cost all of them time. A local one serves bytes that are read again
- * from the page cache, to each rank at the rate of a copy, which is faster than most groups. Small
- * reads cost a network's file system a round trip each, which ranks wait for side by side. */
+ * bytes that are read again cost all of them time, and so does a disk that is read around the page
+ * cache. A local file system serves what the page cache holds to each rank at the rate of a copy,
+ * which is faster than most groups. Small reads cost a network's file system a round trip each,
+ * which ranks wait for side by side. If both ways take as long, what is sent is sent while other
+ * bytes are read. */
 #include "plan/share/load_share.h"
 
-/* Bytes a second: of a network's file system for all ranks, and of the page cache for each. */
+/* Bytes a second: of a network's file system or a disk for all ranks, and of the page cache for
+ * each. */
 #define SHARED_STORAGE_RATE ((double)((uint64_t)2 << 30))
 #define PAGE_CACHE_RATE     ((double)((uint64_t)4 << 30))
 /* Seconds of a round trip. */
@@ -33,5 +36,5 @@ bool load_share_pays(const struct share_costs *costs)
     double storage_rate = costs->storage_is_shared ? SHARED_STORAGE_RATE : ranks * PAGE_CACHE_RATE;
     double reading_again =
         (double)bytes / storage_rate + (double)reads / ranks * SHARED_STORAGE_LATENCY;
-    return (double)costs->exchanged / (ranks * group_rate) < reading_again;
+    return (double)costs->exchanged / (ranks * group_rate) <= reading_again;
 }

@@ -110,11 +110,14 @@ dcp_status read_lane_open_queue(struct read_lane *lane, struct shard_file *file)
     return DCP_OK;
 }
 
-dcp_status read_lane_make_buffers(struct read_lane *lane)
+dcp_status read_lane_make_buffers(struct read_lane *lane, size_t size)
 {
-    if (!lane->buffers)
-        lane->buffers = memory_allocate_large(READ_LANE_BUFFERS);
-    return lane->buffers ? DCP_OK : error_no_memory(READ_LANE_BUFFERS, "buffers for reading ahead");
+    if (size <= lane->size)
+        return DCP_OK;
+    memory_release_aligned(lane->buffers);
+    lane->buffers = memory_allocate_large(size);
+    lane->size = lane->buffers ? size : 0;
+    return lane->buffers ? DCP_OK : error_no_memory(size, "buffers for reading ahead");
 }
 
 void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first,

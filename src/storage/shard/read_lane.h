@@ -6,7 +6,7 @@
 
 #include "storage/shard/shard_file.h"
 
-/* Pieces at a time, at most, and the buffers that they share. */
+/* Pieces at a time, at most, and the buffers that they share, at most. */
 #define READ_LANE_SLOTS   8
 #define READ_LANE_BUFFERS ((size_t)8 << 20)
 /* A piece that goes around the page cache: a large page, which a device takes as one segment. */
@@ -30,6 +30,7 @@ static inline size_t begun_count(const struct begun_range *begun)
 struct read_lane {
     struct storage_queue *queue; /* NULL until it is needed, as the buffers */
     unsigned char *buffers;
+    size_t size; /* of all buffers */
     struct storage_transfer transfers[READ_LANE_SLOTS];
     struct begun_range begun;
     struct read_lane *next; /* of those that are not in use */
@@ -45,7 +46,8 @@ void read_lane_continue(struct shard_reader *reader, struct read_lane *lane, siz
 void read_lane_give(struct shard_reader *reader, struct read_lane *lane, bool idle);
 
 dcp_status read_lane_open_queue(struct read_lane *lane, struct shard_file *file);
-dcp_status read_lane_make_buffers(struct read_lane *lane);
+/* Has buffers of so many bytes together, in which nothing is under way yet if there were fewer. */
+dcp_status read_lane_make_buffers(struct read_lane *lane, size_t size);
 /* Starts the next piece of the next range: size: of whole pages, and a whole piece unless it is the
  * last. base and first count for the first one. */
 void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t base, size_t first,

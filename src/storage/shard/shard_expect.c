@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the page cache has of a file, and announcing what will be read of the rest. */
+#include "base/error.h"
 #include "base/memory.h"
 #include "storage/shard/shard_file.h"
 
@@ -21,6 +22,20 @@ bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, u
             storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
     }
     return group->cached;
+}
+
+bool shard_reader_bypasses_cache(struct shard_reader *reader, uint32_t file, uint64_t offset)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    struct shard_file *opened;
+    if (shard_file_acquire(reader, file, DCP_VERIFY_NONE, &opened) != DCP_OK) {
+        error_clear();
+        return false;
+    }
+    bool bypasses = storage_file_wants_alignment(&opened->file) &&
+                    !shard_file_is_cached(opened, &group, offset);
+    shard_file_release(reader, opened);
+    return bypasses;
 }
 
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,

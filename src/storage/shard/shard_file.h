@@ -141,8 +141,6 @@ bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, u
  * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
-/* Ranges from here on are read around the page cache where it lacks them. */
-#define SHARD_LARGE ((uint64_t)1 << 20)
 /* A stream that will be read: the same of its ends, with the blocks that its data begins and ends
  * in. */
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);

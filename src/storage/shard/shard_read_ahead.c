@@ -13,6 +13,9 @@
 #define PIECE ((size_t)512 << 10)
 /* From here on a range is worth asking where it is. */
 #define LARGE ((size_t)SHARD_LARGE)
+/* Up to here a range around the page cache that is alone has few pieces. */
+#define LITTLE       ((size_t)4 << 20)
+#define LITTLE_SLOTS 2
 /* Bytes that processors copy fast from and to; from a range of so many bytes on, one whose place in
  * memory is not aligned as in its file goes through a buffer as well. */
 #define LINE   ((uintptr_t)64)
@@ -109,8 +112,9 @@ static void choose_pieces(struct reading *reading)
         reading->size >= LARGE && !file->reader->how.plain &&
         storage_file_wants_alignment(&file->file) &&
         (reading->demanded || !shard_file_is_cached(file, &reading->group, reading->offset));
+    bool longer = reading->next || reading->size > LITTLE;
     reading->piece = direct ? READ_LANE_DIRECT_PIECE : PIECE;
-    reading->slots = direct ? READ_LANE_DIRECT_SLOTS : READ_LANE_SLOTS;
+    reading->slots = !direct ? READ_LANE_SLOTS : longer ? READ_LANE_DIRECT_SLOTS : LITTLE_SLOTS;
     reading->base = reading->offset & ~(uint64_t)(MEMORY_PAGE - 1);
 }
 
@@ -165,7 +169,7 @@ static dcp_status start_piece(struct reading *reading, size_t at)
     if (!reading->lane)
         RETURN_IF_ERROR(read_lane_take(reading->file->reader, &reading->lane));
     if (way != PIECE_QUEUED || !reading->bytes)
-        RETURN_IF_ERROR(read_lane_make_buffers(reading->lane));
+        RETURN_IF_ERROR(read_lane_make_buffers(reading->lane, reading->slots * reading->piece));
     if (way == PIECE_BUFFERED)
         return DCP_OK;
     RETURN_IF_ERROR(read_lane_open_queue(reading->lane, reading->file));

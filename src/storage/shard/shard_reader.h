@@ -75,6 +75,11 @@ dcp_status storage_read_described(const dcp_storage *storage, const char *path,
                                   struct shard_reader **reader);
 /* Whether a file is there, of the size that the metadata says. Sets no error. */
 bool shard_reader_sees(struct shard_reader *reader, uint32_t file);
+/* Ranges from here on are read around the page cache where it lacks them. */
+#define SHARD_LARGE ((uint64_t)1 << 20)
+/* Whether what is at a place in a file would be read around the page cache, if it is large: from
+ * the disk by each rank that reads it. No for a file that cannot be opened; sets no error. */
+bool shard_reader_bypasses_cache(struct shard_reader *reader, uint32_t file, uint64_t offset);
 /* A reader for metadata that is known already, of a .metadata or of a union of such. */
 dcp_status storage_read_known(const dcp_storage *storage, const char *path,
                               const struct metadata *metadata, struct shard_reader **reader);
