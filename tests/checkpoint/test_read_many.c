@@ -64,8 +64,16 @@ static void sample_free(struct sample *sample)
 static dcp_status load(struct sample *loaded, const char *path, int32_t threads, uint32_t io,
                        dcp_verification verification)
 {
-    dcp_load_options options = {.thread_count = threads, .io = io, .verification = verification};
-    return dcp_load(loaded->root, path, &options, NULL);
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_load_options options = {
+        .thread_count = threads, .io = io, .verification = verification, .figures = &figures};
+    dcp_status status = dcp_load(loaded->root, path, &options, NULL);
+    uint64_t bytes = LARGE_BYTES;
+    for (uint64_t t = 0; t < SMALL_COUNT; t++)
+        bytes += (1 + t % 100) * sizeof(float);
+    if (status == DCP_OK)
+        assert_int_equal(figures.bytes_moved, bytes);
+    return status;
 }
 
 static void check_equal(const struct sample *loaded, const struct sample *saved)

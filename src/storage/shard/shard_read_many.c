@@ -281,24 +281,24 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
 {
     struct read_tasks *tasks = context;
     const struct read_task *task = &tasks->tasks[index];
-    const struct shard_request *requests = &tasks->requests[task->first];
-    struct shard_range range, *then;
+    struct box_storage slab;
+    const struct shard_request first = request_of(tasks, task, &slab);
+    const struct shard_request *requests = task->count > 1 ? &tasks->requests[task->first] : &first;
+    struct shard_range range;
     size_t next = index + tasks->thread_count;
+    const struct shard_range *then = take_next(tasks, task, turn, &next, &range) ? &range : NULL;
     dcp_status status;
-    then = take_next(tasks, task, turn, &next, &range) ? &range : NULL;
     if (next < tasks->count)
         RETURN_IF_ERROR(expect_task(tasks, index, next));
-    if (task->parts) {
-        struct box_storage slab;
-        const struct shard_request part = request_of(tasks, task, &slab);
-        status = shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
+    if (task->parts)
+        status = shard_read_request(tasks->reader, requests, tasks->verification, NULL, task->parts,
                                     task->part, then);
-    } else if (task->together) {
+    else if (task->together)
         status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
-    } else {
-        status = task->count > 1 ? read_neighbours(tasks, task)
-                                 : read_request(tasks, requests, NULL, then);
-    }
+    else if (task->count > 1)
+        status = read_neighbours(tasks, task);
+    else
+        status = read_request(tasks, requests, NULL, then);
     if (status == DCP_OK)
         atomic_fetch_add_explicit(&tasks->moved, moved_bytes(requests, task->count),
                                   memory_order_relaxed);
