@@ -204,6 +204,28 @@ static void missing_memory_is_an_error(void **state)
     free((void *)visit.content);
 }
 
+static void files_from_a_mebibyte_on_are_read_around_the_cache(void **state)
+{
+    static const size_t sizes[] = {((size_t)1 << 20) - 1, (size_t)1 << 20, SIZE};
+    unsigned char *content = make_content();
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const dcp_storage_access access = {.size_of = sizeof access};
+        struct simulated_file_system *fs = simulated_new();
+        struct opened opened;
+        struct storage_file file;
+        assert_int_equal(
+            write_at_path(FILE_PATHS(simulated_ops(fs)), NAME, content, sizes[i], true), DCP_OK);
+        assert_int_equal(opened_open(&opened, simulated_ops(fs), NAME), DCP_OK);
+        assert_int_equal(storage_file_open(&file, &opened.directory, opened.name, &access), DCP_OK);
+        assert_int_equal(storage_file_wants_alignment(&file), i > 0);
+        storage_file_close(&file);
+        opened_close(&opened);
+        simulated_free(fs);
+    }
+    free(content);
+}
+
 /* To gather ordinary pages costs a device more than the copy. */
 static void direct_reads_use_large_pages(void **state)
 {
@@ -269,6 +291,7 @@ int main(void)
         cmocka_unit_test(reads_end_that_were_cut_short),
         cmocka_unit_test(a_refused_piece_ends_the_reading),
         cmocka_unit_test(missing_memory_is_an_error),
+        cmocka_unit_test(files_from_a_mebibyte_on_are_read_around_the_cache),
         cmocka_unit_test(direct_reads_use_large_pages),
         cmocka_unit_test(skewed_memory_is_reached_through_a_buffer),
         cmocka_unit_test(the_next_pieces_are_under_way),

@@ -9,8 +9,11 @@
 #include "base/memory.h"
 #include "storage/files/files.h"
 
-/* From here on a file is worth direct transfers, and sending on what the page cache holds. */
+/* From here on a file is worth direct transfers that write it, and sending on what the page cache
+ * holds. */
 #define LARGE_FILE ((uint64_t)4 << 20)
+/* And from here on such that read it: none of these waits for a sync of the device. */
+#define LARGE_READ ((uint64_t)1 << 20)
 
 /* What is missing is missing for all files: it is said once. */
 static void say_not_direct(const char *why)
@@ -32,8 +35,9 @@ static void refuse_direct(struct files_file *file)
 static dcp_status open_direct(struct files_file *file, const struct file_directory *directory,
                               const char *name, uint32_t io, uint64_t size, unsigned flags)
 {
+    uint64_t least = flags & FILE_WRITE ? LARGE_FILE : LARGE_READ;
     file->direct_demanded = io & DCP_IO_DIRECT;
-    if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < LARGE_FILE))
+    if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < least))
         return DCP_OK;
     dcp_status status = file_open_direct(&file->file, directory, name, flags);
     if (status != DCP_ERR_UNSUPPORTED || io & DCP_IO_DIRECT)
