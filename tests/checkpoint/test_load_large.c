@@ -59,10 +59,10 @@ static float value(int tensor, int64_t row, int64_t column)
     return (float)(tensor * 1000000 + row * COLUMNS + column);
 }
 
-static struct simulated_file_system *disk_with_tensors(void)
+static struct simulated_file_system *disk_with_tensors(dcp_file_layout files)
 {
     struct simulated_file_system *fs = simulated_new();
-    const dcp_save_options options = {.storage = simulated_storage(fs)};
+    const dcp_save_options options = {.storage = simulated_storage(fs), .files = files};
     struct tensors saved;
     make_tensors(&saved, 0, false);
     for (int t = 0; t < TENSORS; t++)
@@ -98,19 +98,71 @@ static long load(struct simulated_file_system *fs, int64_t first, bool columns, 
 /* The small reads are of the blocks around a tensor's data. */
 static void the_next_tensor_is_under_way(void **state)
 {
-    struct simulated_file_system *fs = disk_with_tensors();
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILES_PER_RANK);
     (void)state;
     assert_int_equal(load(fs, 0, false, 1, DCP_VERIFY_ALL), TENSORS - 1);
     assert_true(load(fs, 300, false, 1, DCP_VERIFY_ALL) >= 2 * (TENSORS - 1));
     simulated_free(fs);
 }
 
-static void all_of_them_are_right(void **state)
+/* In another file, whose footer the thread does not wait for. */
+static void the_next_file_is_under_way(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILE_PER_ITEM);
+    (void)state;
+    assert_true(load(fs, 0, false, 1, DCP_VERIFY_ALL) >= TENSORS - 1);
+    assert_int_equal(transfer_watch_foreseen(), TENSORS - 2);
+    simulated_free(fs);
+}
+
+/* The rows from 300 on of three tensors. Returns the bytes read; 0: the load failed. */
+static uint64_t load_some(struct simulated_file_system *fs, const struct tensors *tensors)
+{
+    static const char *const some[] = {"t0", "t1", "t2"};
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_load_options options = {.storage = simulated_storage(fs),
+                                      .thread_count = 1,
+                                      .io = DCP_IO_RING | DCP_IO_DIRECT,
+                                      .include = some,
+                                      .include_count = sizeof some / sizeof *some,
+                                      .figures = &figures};
+    dcp_status status = dcp_load(tensors->root, PATH, &options, NULL);
+    assert_int_equal(simulated_open_descriptors(fs), 0);
+    assert_int_equal(figures.bytes_unchecked, 0);
+    return status == DCP_OK ? figures.bytes_read : 0;
+}
+
+/* Who opens a file early may fail to read its footer: in its turn it is read again, so that no more
+ * than the blocks around the rows are read to check them. */
+static void an_early_failure_changes_nothing(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILE_PER_ITEM);
+    struct tensors loaded;
+    size_t survived = 0;
+    (void)state;
+    make_tensors(&loaded, 300, false);
+    uint64_t usual = load_some(fs, &loaded);
+    bool reached = true;
+    assert_true(usual > 0);
+    for (long n = 1; reached; n++) {
+        simulated_set_fault(fs, &(struct simulated_fault){
+                                    .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
+        uint64_t read = load_some(fs, &loaded);
+        reached = simulated_fault_reached(fs);
+        assert_true(reached || read == usual);
+        assert_true(read < usual + BYTES / 8);
+        survived += reached && read > 0;
+    }
+    assert_true(survived > 0);
+    simulated_free(fs);
+    free_tensors(&loaded);
+}
+
+static void check_all(dcp_file_layout files)
 {
     static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                      DCP_VERIFY_NONE};
-    struct simulated_file_system *fs = disk_with_tensors();
-    (void)state;
+    struct simulated_file_system *fs = disk_with_tensors(files);
     for (size_t i = 0; i < sizeof verifications / sizeof *verifications; i++)
         for (int32_t threads = 1; threads <= 4; threads++) {
             load(fs, 0, false, threads, verifications[i]);
@@ -121,10 +173,19 @@ static void all_of_them_are_right(void **state)
     simulated_free(fs);
 }
 
+static void all_of_them_are_right(void **state)
+{
+    (void)state;
+    check_all(DCP_FILES_PER_RANK);
+    check_all(DCP_FILE_PER_ITEM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_tensor_is_under_way),
+        cmocka_unit_test(the_next_file_is_under_way),
+        cmocka_unit_test(an_early_failure_changes_nothing),
         cmocka_unit_test(all_of_them_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,11 @@ static struct {
     const struct file_ops *below;
     struct file_ops ops;
     bool direct[DESCRIPTORS];
+    bool used[DESCRIPTORS];   /* announced, or read, since it was opened */
+    size_t file[DESCRIPTORS]; /* in the order in which files were opened */
+    size_t files;
+    size_t begun[DESCRIPTORS]; /* by file: in the order in which direct transfers began; 0: none */
+    size_t last_begun;
     uintptr_t memory;
     size_t size;
     struct transfer_count counts[2];
@@ -21,9 +26,29 @@ static struct {
         long under_way;
     } rings[RINGS];
     long at_once;
-    uint64_t farthest; /* end of direct transfers */
+    uint64_t farthest; /* end of direct transfers in the file in which they began last */
     long overtaken;
+    long foreseen;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* The mutex is held. */
+static void note_place(int descriptor, bool direct, uint64_t start, uint64_t end)
+{
+    if (descriptor >= DESCRIPTORS || watch.file[descriptor] >= DESCRIPTORS)
+        return;
+    size_t *begun = &watch.begun[watch.file[descriptor]];
+    watch.used[descriptor] = true;
+    if (direct && *begun == 0) {
+        *begun = ++watch.last_begun;
+        watch.farthest = 0;
+    }
+    if (*begun == 0)
+        return;
+    if (!direct)
+        watch.overtaken += *begun < watch.last_begun || start < watch.farthest;
+    else if (*begun == watch.last_begun && end > watch.farthest)
+        watch.farthest = end;
+}
 
 static void note(int descriptor, const void *bytes, size_t size, uint64_t offset)
 {
@@ -36,10 +61,7 @@ static void note(int descriptor, const void *bytes, size_t size, uint64_t offset
     count->callers += address < watch.memory + watch.size && address + size > watch.memory;
     count->largest = size > count->largest ? size : count->largest;
     count->addresses |= address;
-    if (!direct && offset < watch.farthest)
-        watch.overtaken++;
-    if (direct && offset + size > watch.farthest)
-        watch.farthest = offset + size;
+    note_place(descriptor, direct, offset, offset + size);
     pthread_mutex_unlock(&watch.mutex);
 }
 
@@ -48,8 +70,12 @@ static int watched_open(void *context, int within, const char *path, unsigned fl
 {
     int result = watch.below->open(context, within, path, flags, descriptor);
     pthread_mutex_lock(&watch.mutex);
-    if (result == 0 && *descriptor < DESCRIPTORS)
+    if (result == 0 && *descriptor < DESCRIPTORS) {
         watch.direct[*descriptor] = flags & FILE_DIRECT;
+        watch.used[*descriptor] = false;
+        watch.files += !(flags & FILE_DIRECT); /* which follows, of the same file */
+        watch.file[*descriptor] = watch.files;
+    }
     pthread_mutex_unlock(&watch.mutex);
     return result;
 }
@@ -102,6 +128,10 @@ static int watched_will_need(void *context, int descriptor, uint64_t offset, uin
 {
     pthread_mutex_lock(&watch.mutex);
     watch.announced = size > watch.announced ? size : watch.announced;
+    if (descriptor < DESCRIPTORS) {
+        watch.foreseen += !watch.used[descriptor];
+        watch.used[descriptor] = true;
+    }
     pthread_mutex_unlock(&watch.mutex);
     return watch.below->will_need(context, descriptor, offset, size);
 }
@@ -117,7 +147,9 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
-    watch.at_once = watch.overtaken = 0;
+    watch.at_once = watch.overtaken = watch.foreseen = 0;
+    watch.files = watch.last_begun = 0;
+    memset(watch.begun, 0, sizeof watch.begun);
     watch.farthest = 0;
     memset(watch.rings, 0, sizeof watch.rings);
     watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
@@ -152,6 +184,14 @@ long transfer_watch_overtaken(void)
     long overtaken = watch.overtaken;
     pthread_mutex_unlock(&watch.mutex);
     return overtaken;
+}
+
+long transfer_watch_foreseen(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    long foreseen = watch.foreseen;
+    pthread_mutex_unlock(&watch.mutex);
+    return foreseen;
 }
 
 uint64_t transfer_watch_announced(void)

@@ -22,8 +22,11 @@ void transfer_watch_memory(const void *memory, size_t size);
 struct transfer_count transfer_watch_count(bool direct);
 /* Transfers that were under way in one ring at a time, at most. */
 long transfer_watch_at_once(void);
-/* Reads through the page cache behind which a direct transfer had been begun before. */
+/* Reads through the page cache behind which, in the same file or in one of which none had been read
+ * before, a direct transfer had been begun. */
 long transfer_watch_overtaken(void);
+/* Files of which something was announced before anything was read. */
+long transfer_watch_foreseen(void);
 /* Bytes of the largest range that was announced, to be read into the page cache. */
 uint64_t transfer_watch_announced(void);
 

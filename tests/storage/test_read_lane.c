@@ -30,18 +30,19 @@
 #define DIRECT_RING (DCP_IO_RING | DCP_IO_DIRECT)
 
 /* Seven MiB, and ten behind them. */
-static const struct shard_range first_part = {0, 7 * MIB}, second_part = {7 * MIB, 10 * MIB};
+static const struct shard_range first_part = {NULL, 0, 7 * MIB},
+                                second_part = {NULL, 7 * MIB, 10 * MIB};
 
 struct disk {
     unsigned char *content;
     struct simulated_file_system *fs;
 };
 
-/* A file of a reader, open, and what ranges of it are read into. */
+/* A file of a reader, open, and again as another one; and what ranges of it are read into. */
 struct file_reader {
     const unsigned char *content;
     struct shard_reader reader;
-    struct shard_file file;
+    struct shard_file file, other;
     struct opened opened;
     unsigned char *memory;
 };
@@ -78,8 +79,9 @@ static dcp_status reader_open(struct file_reader *with, const struct disk *disk,
     *with = (struct file_reader){.content = disk->content,
                                  .reader = {.io = io, .mutex = PTHREAD_MUTEX_INITIALIZER},
                                  .file = {.users = 1},
+                                 .other = {.users = 1},
                                  .memory = malloc(SIZE)};
-    with->file.reader = &with->reader;
+    with->file.reader = with->other.reader = &with->reader;
     assert_non_null(with->memory);
     dcp_status status = opened_open(&with->opened, ops, NAME);
     if (status != DCP_OK) {
@@ -88,7 +90,11 @@ static dcp_status reader_open(struct file_reader *with, const struct disk *disk,
     }
     status =
         storage_file_open(&with->file.file, &with->opened.directory, with->opened.name, &access);
+    if (status == DCP_OK)
+        status = storage_file_open(&with->other.file, &with->opened.directory, with->opened.name,
+                                   &access);
     if (status != DCP_OK) {
+        storage_file_close(&with->file.file);
         opened_close(&with->opened);
         free(with->memory);
     }
@@ -99,8 +105,10 @@ static void reader_close(struct file_reader *with)
 {
     shard_reader_settle(&with->reader);
     assert_int_equal(with->file.users, 1);
+    assert_int_equal(with->other.users, 1);
     shard_reader_free_lanes(&with->reader);
     storage_file_close(&with->file.file);
+    storage_file_close(&with->other.file);
     opened_close(&with->opened);
     free(with->memory);
 }
@@ -129,14 +137,19 @@ static dcp_status visit_piece(void *context, uint64_t position, const unsigned c
     return DCP_OK;
 }
 
+/* Ranges whose file is NULL are of the first one. */
 static dcp_status try_range(struct file_reader *with, const struct shard_range *range,
                             const struct shard_range *next, uint64_t refuse)
 {
     struct visit visit = {
         .with = with, .start = range->offset, .position = range->offset, .refuse = refuse};
+    struct shard_file *file = range->file ? range->file : &with->file;
+    struct shard_range then = next ? *next : (struct shard_range){.file = NULL};
+    if (!then.file)
+        then.file = &with->file;
     dcp_status status =
-        shard_file_read_ahead(&with->file, with->memory + range->offset, (size_t)range->size,
-                              range->offset, visit_piece, &visit, next);
+        shard_file_read_ahead(file, with->memory + range->offset, (size_t)range->size,
+                              range->offset, visit_piece, &visit, next ? &then : NULL);
     if (status == DCP_OK)
         assert_int_equal(visit.position, range->offset + range->size);
     return status;
@@ -157,7 +170,8 @@ static void the_next_range_has_begun(void **state)
     const struct disk *disk = *state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct file_reader with;
-        const struct shard_range rest = {second_part.offset + ways[i], second_part.size - ways[i]};
+        const struct shard_range rest = {NULL, second_part.offset + ways[i],
+                                         second_part.size - ways[i]};
         const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
         assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
         read_range(&with, &first_part, &second_part);
@@ -170,11 +184,65 @@ static void the_next_range_has_begun(void **state)
     }
 }
 
+static void it_has_begun_in_another_file(void **state)
+{
+    const struct disk *disk = *state;
+    struct file_reader with;
+    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
+    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    const struct shard_range next = {&with.other, second_part.offset, second_part.size};
+    read_range(&with, &first_part, &next);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 3);
+    assert_int_equal(with.other.users, 2);
+    read_range(&with, &next, &first_part);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 5 + 3);
+    assert_int_equal(with.file.users, 2);
+    reader_close(&with);
+}
+
+/* The same place in one file is not that in another. */
+static void what_has_begun_is_of_one_file(void **state)
+{
+    const struct disk *disk = *state;
+    struct file_reader with;
+    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
+    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    const struct shard_range next = {&with.other, second_part.offset, second_part.size};
+    read_range(&with, &first_part, &next);
+    read_range(&with, &second_part, NULL);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 3 + 5);
+    reader_close(&with);
+}
+
+/* Up to the end of the file: its last page cannot be read around the cache, and the piece with it
+ * is not begun in part. So it ends with one that another range does not wait for. */
+static void a_range_begins_that_ends_with_the_file(void **state)
+{
+    const struct disk *disk = *state;
+    const struct shard_range last = {NULL, 7 * MIB, SIZE - 7 * MIB};
+    const struct shard_range little = {NULL, 16 * MIB, SIZE - 16 * MIB};
+    struct file_reader with;
+    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
+    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    read_range(&with, &first_part, &last);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 3);
+    read_range(&with, &last, &first_part);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 5 + 3);
+    read_range(&with, &first_part, &little);
+    assert_int_equal(transfer_watch_count(true).count, 4 + 5 + 4);
+    assert_int_equal(with.file.users, 1);
+    read_range(&with, &little, NULL);
+    reader_close(&with);
+}
+
 /* Another range, a shorter one, a small one, or none. */
 static void what_has_begun_in_vain_is_dropped(void **state)
 {
-    static const struct shard_range reads[] = {
-        {0, 5 * MIB}, {12 * MIB, 5 * MIB}, {7 * MIB, 4 * MIB}, {7 * MIB, MIB}, {0, 0}};
+    static const struct shard_range reads[] = {{NULL, 0, 5 * MIB},
+                                               {NULL, 12 * MIB, 5 * MIB},
+                                               {NULL, 7 * MIB, 4 * MIB},
+                                               {NULL, 7 * MIB, MIB},
+                                               {NULL, 0, 0}};
     const struct disk *disk = *state;
     for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
         struct file_reader with;
@@ -190,10 +258,11 @@ static void what_has_begun_in_vain_is_dropped(void **state)
 /* What the file does not have, or what would be read through the page cache. */
 static void what_cannot_be_read_around_the_cache_does_not_begin(void **state)
 {
-    static const struct shard_range nexts[] = {{SIZE - MIB, MIB},
-                                               {SIZE, 10 * MIB},
-                                               {SIZE + 5 * MIB, 10 * MIB},
-                                               {UINT64_MAX - MIB, UINT64_MAX}};
+    static const struct shard_range nexts[] = {{NULL, SIZE - MIB, MIB},
+                                               {NULL, SIZE, 10 * MIB},
+                                               {NULL, SIZE + 5 * MIB, 10 * MIB},
+                                               {NULL, 7 * MIB, UINT64_MAX - MIB},
+                                               {NULL, UINT64_MAX - MIB, UINT64_MAX}};
     const struct disk *disk = *state;
     for (size_t i = 0; i < sizeof nexts / sizeof *nexts; i++) {
         struct file_reader with;
@@ -214,7 +283,7 @@ static struct shard_range random_range(uint64_t *random)
     uint64_t offset = scratch_random(random) % (SIZE - 1);
     if (scratch_random(random) % 2)
         offset -= offset % BLOCK;
-    return (struct shard_range){offset, 1 + scratch_random(random) % (SIZE - offset)};
+    return (struct shard_range){NULL, offset, 1 + scratch_random(random) % (SIZE - offset)};
 }
 
 /* Of a range that begins, none, up to a block, as checks make it, or any. */
@@ -232,16 +301,17 @@ static void ranges_follow_in_any_order(void **state)
     for (size_t i = 0; i < IO_WAY_COUNT; i++) {
         struct file_reader with;
         assert_int_equal(reader_open(&with, disk, simulated_ops(disk->fs), io_ways[i]), DCP_OK);
-        with.file.footer = i % 2 ? FOOTER_GOOD : FOOTER_NONE;
-        with.file.block_size = i % 2 ? BLOCK : 0;
+        with.file.footer = with.other.footer = i % 2 ? FOOTER_GOOD : FOOTER_NONE;
+        with.file.block_size = with.other.block_size = i % 2 ? BLOCK : 0;
         struct shard_range range = random_range(&random);
         for (int n = 0; n < 100; n++) {
             struct shard_range next = random_range(&random);
+            next.file = scratch_random(&random) % 3 == 0 ? &with.other : &with.file;
             read_range(&with, &range, &next);
             range = scratch_random(&random) % 8 == 0 ? random_range(&random) : next;
             uint64_t way = random_way(&random, range.offset);
             if (way < range.size)
-                range = (struct shard_range){range.offset + way, range.size - way};
+                range = (struct shard_range){range.file, range.offset + way, range.size - way};
         }
         reader_close(&with);
     }
@@ -252,9 +322,10 @@ static void buffers_of_parts_of_pieces_are_not_shared(void **state)
 {
     const struct disk *disk = *state;
     for (size_t i = 0; i < 64; i++) {
-        const struct shard_range range = {2 * MIB - 4096 + i * 64, 6 * MIB + 8192 - 2 * i * 64};
-        const struct shard_range before = {0, range.offset};
-        const struct shard_range next = {10 * MIB, 7 * MIB}, lead = {8192, 5 * MIB};
+        const struct shard_range range = {NULL, 2 * MIB - 4096 + i * 64,
+                                          6 * MIB + 8192 - 2 * i * 64};
+        const struct shard_range before = {NULL, 0, range.offset};
+        const struct shard_range next = {NULL, 10 * MIB, 7 * MIB}, lead = {NULL, 8192, 5 * MIB};
         struct file_reader with;
         assert_int_equal(reader_open(&with, disk, simulated_ops(disk->fs), DIRECT_RING), DCP_OK);
         read_range(&with, &lead, &before);
@@ -345,14 +416,15 @@ static void missing_memory_is_an_error(void **state)
 
 static struct shard_range share(size_t index)
 {
-    return (struct shard_range){index * MIB, SIZE / 3};
+    return (struct shard_range){NULL, index * MIB, SIZE / 3};
 }
 
 static dcp_status read_share(void *context, size_t index, struct thread_turn *turn)
 {
     struct file_reader own = {.content = NULL}, *with = context;
     size_t taken = thread_turn_take_next(turn);
-    const struct shard_range range = share(index % 8), next = share(taken % 8);
+    struct shard_range range = share(index % 8), next = share(taken % 8);
+    next.file = &with->file;
     struct visit visit = {.with = with, .start = range.offset, .position = range.offset};
     own.memory = malloc((size_t)range.size);
     assert_non_null(own.memory);
@@ -380,6 +452,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_next_range_has_begun),
+        TEST(it_has_begun_in_another_file),
+        TEST(what_has_begun_is_of_one_file),
+        TEST(a_range_begins_that_ends_with_the_file),
         TEST(what_has_begun_in_vain_is_dropped),
         TEST(what_cannot_be_read_around_the_cache_does_not_begin),
         TEST(ranges_follow_in_any_order),

@@ -44,5 +44,7 @@ dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t conte
  * failure there is nothing to free. */
 dcp_status footer_decode(struct byte_source file, struct footer *footer, bool *found);
 void footer_free(struct footer *footer);
+/* Bytes at the end of a file that decoding reads first. */
+size_t footer_tail(uint64_t file_size);
 
 #endif

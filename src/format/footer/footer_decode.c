@@ -76,7 +76,7 @@ static dcp_status read_hashed(const struct byte_source *file, const unsigned cha
     return byte_source_read(file, offset, *copy, size);
 }
 
-static size_t choose_tail(uint64_t file_size)
+size_t footer_tail(uint64_t file_size)
 {
     uint64_t size = TAIL_LEAST + file_size / BYTES_OF_TAIL;
     size = size < TAIL_MOST ? size : TAIL_MOST;
@@ -113,7 +113,7 @@ dcp_status footer_decode(struct byte_source file, struct footer *footer, bool *f
     if (file.size < FOOTER_TRAILER_SIZE)
         return DCP_OK;
 
-    size_t tail_size = choose_tail(file.size);
+    size_t tail_size = footer_tail(file.size);
     unsigned char *tail = memory_allocate(tail_size);
     if (tail == NULL)
         return error_no_memory(tail_size, "the end of a file");

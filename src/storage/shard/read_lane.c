@@ -126,9 +126,7 @@ void read_lane_begin(struct read_lane *lane, struct shard_file *file, uint64_t b
     struct begun_range *begun = &lane->begun;
     if (!begun->file) {
         *begun = (struct begun_range){.file = file, .base = base, .end = base, .first = first};
-        pthread_mutex_lock(&file->reader->mutex);
-        file->users++;
-        pthread_mutex_unlock(&file->reader->mutex);
+        shard_file_retain(file);
     }
     size_t slot = (begun->first + begun_count(begun)) % READ_LANE_DIRECT_SLOTS;
     storage_queue_read(lane->queue, &lane->transfers[slot], &file->file,

@@ -24,6 +24,13 @@ bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, u
     return group->cached;
 }
 
+bool shard_file_bypasses_cache(struct shard_file *file, struct cached_group *group,
+                               uint64_t position, bool demanded)
+{
+    return storage_file_wants_alignment(&file->file) &&
+           (demanded || !shard_file_is_cached(file, group, position));
+}
+
 bool shard_reader_bypasses_cache(struct shard_reader *reader, uint32_t file, uint64_t offset)
 {
     struct cached_group group = {.start = UINT64_MAX};
@@ -32,8 +39,7 @@ bool shard_reader_bypasses_cache(struct shard_reader *reader, uint32_t file, uin
         error_clear();
         return false;
     }
-    bool bypasses = storage_file_wants_alignment(&opened->file) &&
-                    !shard_file_is_cached(opened, &group, offset);
+    bool bypasses = shard_file_bypasses_cache(opened, &group, offset, false);
     shard_file_release(reader, opened);
     return bypasses;
 }

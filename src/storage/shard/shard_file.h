@@ -21,6 +21,9 @@ struct shard_file {
     struct storage_file file;
     const char *name; /* relative to the checkpoint's directory; borrowed from the metadata */
     struct shard_reader *reader;
+    const char *save_id;     /* borrowed likewise; NULL: the file is none of a save */
+    pthread_mutex_t reading; /* while the footer is read */
+    atomic_bool ready;       /* it was: what follows is known */
     enum footer_state footer;
     uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
     uint32_t block_size;     /* the rest only with a good footer */
@@ -97,6 +100,9 @@ dcp_status shard_file_explain_missing(const struct shard_reader *reader,
                                       const struct metadata_member *member, const char *save_id,
                                       dcp_status status);
 
+/* Opens a file by the name that the metadata has. member: as above. */
+dcp_status shard_reader_open_name(struct shard_reader *reader, const char *name,
+                                  const struct metadata_member *member, struct storage_file *file);
 /* Opens a file of the reader that is not in its list yet (a .pt file), to stay open. */
 dcp_status shard_reader_pin(struct shard_reader *reader, const char *name);
 
@@ -104,12 +110,18 @@ dcp_status shard_reader_pin(struct shard_reader *reader, const char *name);
  * error; one of another save always is. */
 dcp_status shard_file_acquire(struct shard_reader *reader, uint32_t index,
                               dcp_verification verification, struct shard_file **file);
+/* Opens a file, if it is not open yet, and announces its end, so that who acquires it need not wait
+ * for the footer. */
+dcp_status shard_file_foresee(struct shard_reader *reader, uint32_t index);
+/* Another user of a file that is in use. */
+void shard_file_retain(struct shard_file *file);
 void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
 /* A range of a file. */
 struct shard_range {
+    struct shard_file *file; /* in use; NULL: not open */
     uint64_t offset;
     uint64_t size;
 };
@@ -117,8 +129,9 @@ struct shard_range {
 /* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
  * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 8 MiB of
  * buffers. Pieces are of 512 KiB at most, and all but the first begin at a page, and at a block if
- * the range does. bytes NULL: they are only visited. next: NULL, or what the thread will read from
- * the file after that, of which pieces are got as well when all of this range is under way. */
+ * the range does. bytes NULL: they are only visited. next: NULL, or what the thread will read after
+ * that, from a file that is open, of which pieces are got as well when all of this range is under
+ * way. */
 typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
@@ -137,6 +150,9 @@ struct cached_group {
 
 /* Whether the page cache has the data at a position and near it; true if that is unknown. */
 bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, uint64_t position);
+/* Whether a large range from there on is read around the page cache. demanded: if it can be. */
+bool shard_file_bypasses_cache(struct shard_file *file, struct cached_group *group,
+                               uint64_t position, bool demanded);
 /* Announces a range that will be read, so that it is read into the page cache unless it is
  * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,

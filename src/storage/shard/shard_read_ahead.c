@@ -47,6 +47,7 @@ struct reading {
     uint64_t base;                  /* where the first piece would begin in the file, at a page */
     size_t first;                   /* its slot */
     const struct shard_range *next; /* NULL: not known */
+    struct cached_group next_group;
 };
 
 /* How far the range begins inside its first piece. */
@@ -110,8 +111,7 @@ static void choose_pieces(struct reading *reading)
     struct shard_file *file = reading->file;
     bool direct =
         reading->size >= LARGE && !file->reader->how.plain &&
-        storage_file_wants_alignment(&file->file) &&
-        (reading->demanded || !shard_file_is_cached(file, &reading->group, reading->offset));
+        shard_file_bypasses_cache(file, &reading->group, reading->offset, reading->demanded);
     bool longer = reading->next || reading->size > LITTLE;
     reading->piece = direct ? READ_LANE_DIRECT_PIECE : PIECE;
     reading->slots = !direct ? READ_LANE_SLOTS : longer ? READ_LANE_DIRECT_SLOTS : LITTLE_SLOTS;
@@ -214,7 +214,7 @@ static bool leads_to_next(const struct reading *reading)
 {
     return reading->next && reading->started == reading->size &&
            reading->piece == READ_LANE_DIRECT_PIECE &&
-           reading->ways[slot_of(reading, reading->size - 1)] == PIECE_DIRECT;
+           reading->ways[slot_of(reading, reading->size - 1)] >= PIECE_QUEUED;
 }
 
 /* Pieces begin at a page, and at a block, because these are checked as a whole. */
@@ -224,24 +224,32 @@ static uint64_t begins_at(const struct shard_file *file)
                                                                          : MEMORY_PAGE;
 }
 
+/* Up to where pieces of the next range from base on may begin: direct transfers cannot reach into
+ * the page that the file ends in the middle of, and the last piece is not begun in part. */
+static uint64_t next_end(const struct shard_range *next, uint64_t base)
+{
+    uint64_t page = MEMORY_PAGE - 1, size = shard_file_size(next->file), pages = size & ~page;
+    if (next->offset > size || next->size > size - next->offset || base > pages)
+        return base;
+    uint64_t end = (next->offset + next->size + page) & ~page;
+    return end <= pages ? end : pages - (pages - base) % READ_LANE_DIRECT_PIECE;
+}
+
 /* The first pieces of the next range, in buffers that this one needs no more. */
 static void begin_next(struct reading *reading, size_t most)
 {
-    struct shard_file *file = reading->file;
+    const struct shard_range *next = reading->next;
     struct read_lane *lane = reading->lane;
     size_t slot = (slot_of(reading, reading->size - 1) + 1) % reading->slots;
-    uint64_t page = MEMORY_PAGE - 1, pages = shard_file_size(file) & ~page;
-    uint64_t unit = begins_at(file), base = reading->next->offset / unit * unit;
-    if (reading->next->offset > pages || reading->next->size > pages - reading->next->offset)
-        return; /* direct transfers cannot reach the end of it */
-    uint64_t end = (reading->next->offset + reading->next->size + page) & ~page;
+    uint64_t unit = begins_at(next->file), base = next->offset / unit * unit;
+    uint64_t end = next_end(next, base);
     for (uint64_t start; under_way(reading) < most;) {
         start = lane->begun.file ? lane->begun.end : base;
         if (start == end ||
-            (!reading->demanded && shard_file_is_cached(file, &reading->group, start)))
+            (!reading->demanded && shard_file_is_cached(next->file, &reading->next_group, start)))
             return;
         uint64_t left = end - start;
-        read_lane_begin(lane, file, base, slot,
+        read_lane_begin(lane, next->file, base, slot,
                         (size_t)(left < reading->piece ? left : reading->piece));
     }
 }
@@ -330,6 +338,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                               .size = size,
                               .offset = offset,
                               .group = {.start = UINT64_MAX},
+                              .next_group = {.start = UINT64_MAX},
                               .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
     choose_pieces(&reading);

@@ -207,29 +207,26 @@ static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_ta
     return DCP_OK;
 }
 
-/* Has the ends of what this thread will probably read next come from the disk while it is busy: the
- * reads of a stream's container and of the blocks around its data would wait behind the large ones
- * of all threads, one after another. Only in the same file, so that none is opened for that. */
-static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index)
+static uint32_t file_of(const struct read_tasks *tasks, size_t index)
 {
-    struct shard_file *file;
-    const struct read_task *task = &tasks->tasks[index];
+    return tasks->requests[tasks->tasks[index].first].piece->file;
+}
+
+/* Has the ends of what a thread will read next come from the disk while it is busy: the reads of a
+ * stream's container and of the blocks around its data would wait behind the large ones of all
+ * threads, one after another. */
+static void expect_task(const struct read_tasks *tasks, const struct read_task *task,
+                        struct shard_file *file)
+{
     const struct shard_request *request = &tasks->requests[task->first];
     const struct metadata_piece *piece = request->piece;
     if (!metadata_is_in_stream(piece) || piece->zstd ||
-        shard_request_bytes(request) < EXPECTED_SIZE || task->part > 0 ||
-        tasks->reader->how.plain ||
-        piece->file != tasks->requests[tasks->tasks[now].first].piece->file)
-        return DCP_OK;
-    dcp_status status = shard_file_acquire(tasks->reader, piece->file, tasks->verification, &file);
-    if (status != DCP_OK)
-        return shard_reader_blame(tasks->reader, request->entry, piece, status);
+        shard_request_bytes(request) < EXPECTED_SIZE || task->part > 0)
+        return;
     if (piece->length >= SHARD_LARGE)
         shard_file_expect_stream(file, piece->offset, piece->length);
     if (tasks->verification != DCP_VERIFY_NONE)
         shard_sums_expect(file, piece->offset, piece->length);
-    shard_file_release(tasks->reader, file);
-    return DCP_OK;
 }
 
 static uint64_t moved_bytes(const struct shard_request *requests, size_t count)
@@ -255,26 +252,60 @@ static bool find_range(const struct read_tasks *tasks, const struct read_task *t
                        struct shard_range *range)
 {
     struct box_storage slab;
-    if (task->count > 1 || tasks->reader->how.plain)
+    if (task->count > 1)
         return false;
     const struct shard_request request = request_of(tasks, task, &slab);
     return shard_request_range(&request, range) && range->size >= NEXT_SIZE;
 }
 
-/* The range that this thread reads next, if it is in the file of this one. */
-static bool take_next(const struct read_tasks *tasks, const struct read_task *task,
-                      struct thread_turn *turn, size_t *next, struct shard_range *range)
+/* What went wrong before the turn of a task does so again then, but for a lack of memory. */
+static dcp_status blame_early(const struct read_tasks *tasks, size_t index, dcp_status status)
 {
-    struct shard_range own;
-    if (!find_range(tasks, task, &own))
-        return false;
-    size_t taken = thread_turn_take_next(turn);
-    if (taken == tasks->count)
-        return false;
-    *next = taken;
-    const struct read_task *then = &tasks->tasks[taken];
-    return tasks->requests[then->first].piece->file == tasks->requests[task->first].piece->file &&
-           find_range(tasks, then, range);
+    const struct shard_request *request = &tasks->requests[tasks->tasks[index].first];
+    if (status == DCP_ERR_NO_MEMORY)
+        return shard_reader_blame(tasks->reader, request->entry, request->piece, status);
+    if (status != DCP_OK)
+        error_clear();
+    return DCP_OK;
+}
+
+/* Opens the file of what a thread will read after the next task, unless so many files would be open
+ * that some are closed again. */
+static dcp_status foresee_file(const struct read_tasks *tasks, size_t index)
+{
+    size_t then = index + 2 * tasks->thread_count;
+    if (then >= tasks->count || 4 * tasks->thread_count > tasks->reader->how.open_files ||
+        file_of(tasks, then) == file_of(tasks, index) ||
+        file_of(tasks, then) == file_of(tasks, then - 1))
+        return DCP_OK;
+    return blame_early(tasks, then, shard_file_foresee(tasks->reader, file_of(tasks, then)));
+}
+
+/* Announces what this thread reads next, or probably next. range: that, if it is large, with its
+ * file, in use; else its file is NULL. None is opened for a guess. */
+static dcp_status prepare_next(const struct read_tasks *tasks, size_t index,
+                               struct thread_turn *turn, struct shard_range *range)
+{
+    bool large = find_range(tasks, &tasks->tasks[index], range);
+    size_t taken = large ? thread_turn_take_next(turn) : tasks->count;
+    size_t next = taken < tasks->count ? taken : index + tasks->thread_count;
+    *range = (struct shard_range){.file = NULL};
+    if (next >= tasks->count)
+        return DCP_OK;
+    bool follows = taken < tasks->count && find_range(tasks, &tasks->tasks[next], range);
+    if (!follows && file_of(tasks, next) != file_of(tasks, index))
+        return DCP_OK;
+    struct shard_file *file;
+    dcp_status status =
+        shard_file_acquire(tasks->reader, file_of(tasks, next), tasks->verification, &file);
+    if (status != DCP_OK)
+        return blame_early(tasks, next, status);
+    expect_task(tasks, &tasks->tasks[next], file);
+    if (follows)
+        range->file = file;
+    else
+        shard_file_release(tasks->reader, file);
+    return DCP_OK;
 }
 
 static dcp_status run_task(void *context, size_t index, struct thread_turn *turn)
@@ -284,12 +315,13 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
     struct box_storage slab;
     const struct shard_request first = request_of(tasks, task, &slab);
     const struct shard_request *requests = task->count > 1 ? &tasks->requests[task->first] : &first;
-    struct shard_range range;
-    size_t next = index + tasks->thread_count;
-    const struct shard_range *then = take_next(tasks, task, turn, &next, &range) ? &range : NULL;
+    struct shard_range range = {.file = NULL};
     dcp_status status;
-    if (next < tasks->count)
-        RETURN_IF_ERROR(expect_task(tasks, index, next));
+    if (!tasks->reader->how.plain) {
+        RETURN_IF_ERROR(foresee_file(tasks, index));
+        RETURN_IF_ERROR(prepare_next(tasks, index, turn, &range));
+    }
+    const struct shard_range *then = range.file ? &range : NULL;
     if (task->parts)
         status = shard_read_request(tasks->reader, requests, tasks->verification, NULL, task->parts,
                                     task->part, then);
@@ -299,6 +331,8 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
         status = read_neighbours(tasks, task);
     else
         status = read_request(tasks, requests, NULL, then);
+    if (range.file)
+        shard_file_release(tasks->reader, range.file);
     if (status == DCP_OK)
         atomic_fetch_add_explicit(&tasks->moved, moved_bytes(requests, task->count),
                                   memory_order_relaxed);

@@ -52,6 +52,6 @@ bool shard_request_range(const struct shard_request *request, struct shard_range
     }
     for (int32_t i = 0; i < region.ndim; i++)
         first += (uint64_t)(region.offsets[i] - piece->offsets[i]) * (uint64_t)strides[i] * size;
-    *range = (struct shard_range){first, shard_request_bytes(request) + around};
+    *range = (struct shard_range){.offset = first, .size = shard_request_bytes(request) + around};
     return copy_is_dense(region.ndim, region.sizes, strides);
 }
