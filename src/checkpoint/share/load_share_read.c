@@ -78,19 +78,10 @@ static dcp_status read_elements(void *context, const struct share_run *run, int6
 {
     struct stored_runs *runs = context;
     const struct share_region *region = &runs->share->regions[run->region];
-    const struct box whole = region->box;
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
     RETURN_IF_ERROR(open_for(runs, run));
-    while (from < end) {
-        struct box_storage box;
-        int64_t taken = shape_next_box(whole.ndim, whole.sizes, from, end, box.offsets, box.sizes);
-        for (int32_t i = 0; i < whole.ndim; i++)
-            box.offsets[i] += whole.offsets[i];
-        RETURN_IF_ERROR(shard_piece_read(runs->piece, box_of(whole.ndim, &box), bytes));
-        bytes += (size_t)taken * size;
-        runs->bytes += (uint64_t)taken * size;
-        from += taken;
-    }
+    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, from, end, bytes));
+    runs->bytes += (uint64_t)(end - from) * size;
     return DCP_OK;
 }
 

@@ -216,6 +216,51 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
         read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
 }
 
+/* Elements that lie one after the other, as one dimension: rows that are begun or ended in the
+ * middle would otherwise be reads of their own. */
+static dcp_status read_dense_span(struct shard_piece *opened, struct box region, int64_t from,
+                                  int64_t end, void *elements)
+{
+    const struct stored_item *item = &opened->item;
+    const int64_t volume = box_volume(region), size = end - from, stride = 1;
+    struct tensor_view flat = opened->view;
+    const struct region_target to = {.dtype = item->entry->dtype,
+                                     .element = elements,
+                                     .strides = &stride,
+                                     .buffer_bytes = choose_buffer(item)};
+    for (int32_t i = 0; i < region.ndim; i++)
+        flat.storage_offset +=
+            (region.offsets[i] - item->piece->offsets[i]) * opened->view.strides[i];
+    flat.ndim = 1;
+    flat.sizes = &volume;
+    flat.strides = &stride;
+    return shard_reader_blame(item->reader, item->entry, item->piece,
+                              read_region(&item->source, &flat, &from, &size, &to));
+}
+
+dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
+                                 int64_t end, void *elements)
+{
+    const struct metadata_entry *entry = opened->item.entry;
+    const struct box stored = {entry->ndim, opened->item.piece->offsets, opened->item.piece->sizes};
+    unsigned char *bytes = elements;
+    RETURN_IF_ERROR(make_flow(opened));
+    if (box_contains(stored, region) && from >= 0 && end <= box_volume(region) &&
+        copy_is_dense(region.ndim, region.sizes, opened->view.strides))
+        return read_dense_span(opened, region, from, end, elements);
+    while (from < end) {
+        struct box_storage box;
+        int64_t taken =
+            shape_next_box(region.ndim, region.sizes, from, end, box.offsets, box.sizes);
+        for (int32_t i = 0; i < region.ndim; i++)
+            box.offsets[i] += region.offsets[i];
+        RETURN_IF_ERROR(shard_piece_read(opened, box_of(region.ndim, &box), bytes));
+        bytes += (size_t)taken * dcp_dtype_size(entry->dtype);
+        from += taken;
+    }
+    return DCP_OK;
+}
+
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)
 {
     const struct stored_item *item = &opened->item;

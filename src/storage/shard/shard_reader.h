@@ -178,6 +178,10 @@ dcp_status shard_join_sums(const struct shard_reader *reader, const struct metad
                            size_t count);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
+/* The same of a region's elements from to end - 1, row-major: at once, if they lie so in the file.
+ */
+dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
+                                 int64_t end, void *elements);
 /* Reads what a request about the piece wants, as shard_read_tensor(). */
 struct shard_request;
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request);
