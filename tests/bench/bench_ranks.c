@@ -4,6 +4,7 @@
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
  *   save_kept DIR                     one whose pages stay in the page cache
+ *   save_files DIR                    one with a file for each tensor
  *   rows DIR                          the rows that it would have with one rank more
  *   unchecked_rows DIR, unchecked_reshard DIR   the same without checking a byte
  *   everything DIR                    a load of everything by every rank
@@ -65,14 +66,15 @@ static void check(dcp_status status)
         errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
 }
 
-static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
+static void save(struct rank *rank, const char *path, const dcp_save_options *how,
                  struct answer *answer)
 {
     dcp_figures figures = {.size_of = sizeof figures};
-    dcp_save_options options = {
-        .group = rank->group, .page_cache = page_cache, .figures = &figures};
+    dcp_save_options options = *how;
     unsigned long long before = memory_restart();
 
+    options.group = rank->group;
+    options.figures = &figures;
     shared_start(rank->shared);
     double start = seconds_now(), processor = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_save(rank->state.root, path, &options));
@@ -189,9 +191,11 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     unsigned long long before = disk_bytes_read();
 
     if (strcmp(command, "save") == 0)
-        save(rank, path, DCP_PAGE_CACHE_ANY, &answer);
+        save(rank, path, &(dcp_save_options){0}, &answer);
     else if (strcmp(command, "save_kept") == 0)
-        save(rank, path, DCP_PAGE_CACHE_KEPT, &answer);
+        save(rank, path, &(dcp_save_options){.page_cache = DCP_PAGE_CACHE_KEPT}, &answer);
+    else if (strcmp(command, "save_files") == 0)
+        save(rank, path, &(dcp_save_options){.files = DCP_FILE_PER_ITEM}, &answer);
     else if (strcmp(command, "load") == 0)
         load(rank, &rank->state, path, &(dcp_load_options){0}, &answer);
     else if (load_as(rank, command, path, &answer))

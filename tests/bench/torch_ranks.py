@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard, everything, alone, and those of torch_async.py.
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, save_files, load, reshard, everything, alone, and those of torch_async.py.
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
@@ -72,21 +72,21 @@ def memory_restart():
 
 
 def execute(command, path, state, mesh, count, columns):
-    target = state
-    if command != "save":
+    target, saves = state, command.startswith("save")
+    if not saves:
         target = make_state(mesh, count, columns, DIVISION.get(command, 0), False)
     before = bytes_read()
     memory = memory_restart()
     start_together()
     start, processor = time.perf_counter(), time.process_time()
-    if command == "save":
-        dcp.save(state, checkpoint_id=path)
+    if saves:
+        dcp.save(state, storage_writer=dcp.FileSystemWriter(path, single_file_per_rank=command == "save"))
     else:
         dcp.load(target, checkpoint_id=path)
     seconds = time.perf_counter() - start
     processor = time.process_time() - processor
     answer = seconds, bytes_read() - before, memory_peak() - memory, 0, processor, 0
-    if command != "save":
+    if not saves:
         wanted = make_state(mesh, count, columns, DIVISION[command], True) if command in DIVISION else state
         if not same(target, wanted):
             sys.exit("%s: what was loaded differs" % path)
