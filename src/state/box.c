@@ -194,6 +194,15 @@ int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t
     return taken;
 }
 
+int64_t box_next(struct box region, int64_t from, int64_t end, struct box_storage *next)
+{
+    int64_t taken =
+        shape_next_box(region.ndim, region.sizes, from, end, next->offsets, next->sizes);
+    for (int32_t i = 0; i < region.ndim; i++)
+        next->offsets[i] += region.offsets[i];
+    return taken;
+}
+
 void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides)
 {
     int64_t stride = 1;

@@ -65,6 +65,8 @@ void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
  * the end of that dimension. Returns the number of elements of the box, which are consecutive. */
 int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t end,
                        int64_t *offsets, int64_t *sizes);
+/* The same of a region's elements, in the coordinates that the region is in. */
+int64_t box_next(struct box region, int64_t from, int64_t end, struct box_storage *next);
 
 /* Whether any two of count boxes share an element (false for boxes with a size of zero); cost near
  * that of sorting. first and second are the offending pair. DCP_ERR_NO_MEMORY is the only failure.

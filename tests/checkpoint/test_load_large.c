@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "storage/files/files.h"
@@ -158,6 +159,28 @@ static void an_early_failure_changes_nothing(void **state)
     free_tensors(&loaded);
 }
 
+/* Also while a file is opened early. */
+static void missing_memory_is_an_error(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILE_PER_ITEM);
+    const dcp_load_options options = {
+        .storage = simulated_storage(fs), .thread_count = 1, .io = DCP_IO_POOL | DCP_IO_DIRECT};
+    struct tensors loaded;
+    bool reached = true;
+    (void)state;
+    make_tensors(&loaded, 0, false);
+    for (long n = 1; reached; n += 1 + n / 16) {
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_load(loaded.root, PATH, &options, NULL);
+        reached = failing_allocator_reached();
+        failing_allocator_remove();
+        assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+        assert_int_equal(simulated_open_descriptors(fs), 0);
+    }
+    simulated_free(fs);
+    free_tensors(&loaded);
+}
+
 static void check_all(dcp_file_layout files)
 {
     static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
@@ -186,6 +209,7 @@ int main(void)
         cmocka_unit_test(the_next_tensor_is_under_way),
         cmocka_unit_test(the_next_file_is_under_way),
         cmocka_unit_test(an_early_failure_changes_nothing),
+        cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(all_of_them_are_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

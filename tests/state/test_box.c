@@ -115,6 +115,24 @@ static void intersections_are_common_elements(void **state)
     assert_true(box_intersect((struct box){0, NULL, NULL}, (struct box){0, NULL, NULL}, &common));
 }
 
+/* The rest of a row, whole rows, the beginning of one. */
+static void a_range_of_elements_is_a_few_boxes(void **state)
+{
+    static const int64_t offsets[] = {100, 7}, sizes[] = {10, 6};
+    static const int64_t expected[][5] = {{102, 9, 1, 4, 4}, {103, 7, 2, 6, 12}, {105, 7, 1, 5, 5}};
+    const struct box region = {2, offsets, sizes};
+    int64_t from = 2 * 6 + 2;
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct box_storage box;
+        assert_int_equal(box_next(region, from, 5 * 6 + 5, &box), expected[i][4]);
+        assert_memory_equal(box.offsets, expected[i], 2 * sizeof(int64_t));
+        assert_memory_equal(box.sizes, expected[i] + 2, 2 * sizeof(int64_t));
+        from += expected[i][4];
+    }
+    assert_int_equal(from, 5 * 6 + 5);
+}
+
 static void strides_are_those_of_pytorch(void **state)
 {
     (void)state;
@@ -150,6 +168,7 @@ int main(void)
         cmocka_unit_test(boxes_are_checked),
         cmocka_unit_test(volume_and_equality),
         cmocka_unit_test(intersections_are_common_elements),
+        cmocka_unit_test(a_range_of_elements_is_a_few_boxes),
         cmocka_unit_test(strides_are_those_of_pytorch),
         cmocka_unit_test(boxes_are_printed),
     };

@@ -101,6 +101,12 @@ static dcp_status reader_open(struct file_reader *with, const struct disk *disk,
     return status;
 }
 
+static void open_watched(struct file_reader *with, const struct disk *disk)
+{
+    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
+    assert_int_equal(reader_open(with, disk, ops, DIRECT_RING), DCP_OK);
+}
+
 static void reader_close(struct file_reader *with)
 {
     shard_reader_settle(&with->reader);
@@ -172,8 +178,7 @@ static void the_next_range_has_begun(void **state)
         struct file_reader with;
         const struct shard_range rest = {NULL, second_part.offset + ways[i],
                                          second_part.size - ways[i]};
-        const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
-        assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+        open_watched(&with, disk);
         read_range(&with, &first_part, &second_part);
         assert_int_equal(transfer_watch_count(true).count, 4 + 3);
         assert_int_equal(with.file.users, 2);
@@ -188,8 +193,7 @@ static void it_has_begun_in_another_file(void **state)
 {
     const struct disk *disk = *state;
     struct file_reader with;
-    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
-    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    open_watched(&with, disk);
     const struct shard_range next = {&with.other, second_part.offset, second_part.size};
     read_range(&with, &first_part, &next);
     assert_int_equal(transfer_watch_count(true).count, 4 + 3);
@@ -205,8 +209,7 @@ static void what_has_begun_is_of_one_file(void **state)
 {
     const struct disk *disk = *state;
     struct file_reader with;
-    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
-    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    open_watched(&with, disk);
     const struct shard_range next = {&with.other, second_part.offset, second_part.size};
     read_range(&with, &first_part, &next);
     read_range(&with, &second_part, NULL);
@@ -222,8 +225,7 @@ static void a_range_begins_that_ends_with_the_file(void **state)
     const struct shard_range last = {NULL, 7 * MIB, SIZE - 7 * MIB};
     const struct shard_range little = {NULL, 16 * MIB, SIZE - 16 * MIB};
     struct file_reader with;
-    const struct file_ops *ops = transfer_watch(simulated_ops(disk->fs));
-    assert_int_equal(reader_open(&with, disk, ops, DIRECT_RING), DCP_OK);
+    open_watched(&with, disk);
     read_range(&with, &first_part, &last);
     assert_int_equal(transfer_watch_count(true).count, 4 + 3);
     read_range(&with, &last, &first_part);

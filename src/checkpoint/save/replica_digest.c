@@ -96,10 +96,7 @@ static dcp_status add_range(struct replica_digester *digester, const struct shar
     if (from == 0 && end == box_volume(item->box))
         return add_box(digester, source, item->box);
     while (from < end) {
-        from +=
-            shape_next_box(item->box.ndim, item->box.sizes, from, end, part.offsets, part.sizes);
-        for (int32_t i = 0; i < item->box.ndim; i++)
-            part.offsets[i] += item->box.offsets[i];
+        from += box_next(item->box, from, end, &part);
         RETURN_IF_ERROR(add_box(digester, source, box_of(item->box.ndim, &part)));
     }
     return DCP_OK;

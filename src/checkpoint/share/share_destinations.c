@@ -116,10 +116,7 @@ static dcp_status put_elements(struct share_destinations *destinations,
     size_t size = share_element_size(&destinations->exchange->metadata->entries[region->entry]);
     for (int64_t from = segment->from; from < segment->end;) {
         struct box_storage box;
-        int64_t taken =
-            shape_next_box(whole.ndim, whole.sizes, from, segment->end, box.offsets, box.sizes);
-        for (int32_t i = 0; i < whole.ndim; i++)
-            box.offsets[i] += whole.offsets[i];
+        int64_t taken = box_next(whole, from, segment->end, &box);
         RETURN_IF_ERROR(put_box(destinations, region, box_of(whole.ndim, &box), bytes));
         bytes += (size_t)taken * size;
         from += taken;

@@ -54,10 +54,7 @@ static dcp_status read_elements(const struct metadata_entry *entry,
         return dcp_error_set(DCP_ERR_INTERNAL, "a requested chunk is not this rank's");
     while (from < end) {
         struct box_storage box;
-        int64_t taken =
-            shape_next_box(region.ndim, region.sizes, from, end, box.offsets, box.sizes);
-        for (int32_t i = 0; i < region.ndim; i++)
-            box.offsets[i] += region.offsets[i];
+        int64_t taken = box_next(region, from, end, &box);
         RETURN_IF_ERROR(state_catalog_read(source, box_of(region.ndim, &box), bytes));
         bytes += (size_t)taken * dcp_dtype_size(entry->dtype);
         from += taken;

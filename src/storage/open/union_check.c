@@ -88,10 +88,7 @@ static dcp_status slabs_equal(const struct metadata_entry *entry, const struct s
     while (position < volume && *equal) {
         struct box_storage slab;
         int64_t end = volume - position > slab_elements ? position + slab_elements : volume;
-        int64_t taken =
-            shape_next_box(region.ndim, region.sizes, position, end, slab.offsets, slab.sizes);
-        for (int32_t d = 0; d < region.ndim; d++)
-            slab.offsets[d] += region.offsets[d];
+        int64_t taken = box_next(region, position, end, &slab);
         for (int i = 0; i < 2; i++)
             RETURN_IF_ERROR(
                 shard_piece_read(sides[i].piece, box_of(region.ndim, &slab), sides[i].bytes));

@@ -250,10 +250,7 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
         return read_dense_span(opened, region, from, end, elements);
     while (from < end) {
         struct box_storage box;
-        int64_t taken =
-            shape_next_box(region.ndim, region.sizes, from, end, box.offsets, box.sizes);
-        for (int32_t i = 0; i < region.ndim; i++)
-            box.offsets[i] += region.offsets[i];
+        int64_t taken = box_next(region, from, end, &box);
         RETURN_IF_ERROR(shard_piece_read(opened, box_of(region.ndim, &box), bytes));
         bytes += (size_t)taken * dcp_dtype_size(entry->dtype);
         from += taken;

@@ -44,10 +44,7 @@ static dcp_status read_slabs(struct shard_reader *reader, struct shard_piece *op
     while (position < volume) {
         struct box_storage slab;
         int64_t end = volume - position > most ? position + most : volume;
-        position +=
-            shape_next_box(whole.ndim, whole.sizes, position, end, slab.offsets, slab.sizes);
-        for (int32_t i = 0; i < whole.ndim; i++)
-            slab.offsets[i] += whole.offsets[i];
+        position += box_next(whole, position, end, &slab);
         struct box box = box_of(whole.ndim, &slab);
         if (!is_wanted(requests, count, box))
             continue;
