@@ -68,6 +68,14 @@ int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t
 /* The same of a region's elements, in the coordinates that the region is in. */
 int64_t box_next(struct box region, int64_t from, int64_t end, struct box_storage *next);
 
+/* The order of a region's elements among those of a box that contains it, both row-major and not
+ * empty. How many of them are consecutive in the outer box: all runs have the same length. */
+int64_t box_run(struct box outer, struct box region);
+/* The position in the outer box of an element of the region. */
+int64_t box_position(struct box outer, struct box region, int64_t element);
+/* How many of the region's elements are in front of a position, which may be the end. */
+int64_t box_elements_before(struct box outer, struct box region, int64_t position);
+
 /* Whether any two of count boxes share an element (false for boxes with a size of zero); cost near
  * that of sorting. first and second are the offending pair. DCP_ERR_NO_MEMORY is the only failure.
  */

@@ -133,6 +133,59 @@ static void a_range_of_elements_is_a_few_boxes(void **state)
     assert_int_equal(from, 5 * 6 + 5);
 }
 
+static bool is_inside(struct box box, const int64_t *at)
+{
+    for (int32_t d = 0; d < box.ndim; d++)
+        if (at[d] < box.offsets[d] || at[d] >= box.offsets[d] + box.sizes[d])
+            return false;
+    return true;
+}
+
+/* Walks over all elements of a box, and finds those of a region in it. */
+static void check_order(struct box outer, struct box region)
+{
+    int64_t found = 0, before = -1, run = 0, length = box_run(outer, region);
+    for (int64_t position = 0; position < box_volume(outer); position++) {
+        struct box_storage element;
+        assert_int_equal(box_next(outer, position, position + 1, &element), 1);
+        assert_int_equal(box_elements_before(outer, region, position), found);
+        if (!is_inside(region, element.offsets))
+            continue;
+        assert_int_equal(box_position(outer, region, found), position);
+        run = position == before + 1 && run < length ? run + 1 : 1;
+        assert_true(run == 1 || position == before + 1);
+        found++;
+        if (found % length == 0)
+            assert_int_equal(run, length);
+        before = position;
+    }
+    assert_int_equal(found, box_volume(region));
+    assert_int_equal(box_elements_before(outer, region, box_volume(outer)), found);
+}
+
+static void a_region_has_its_order_in_a_box(void **state)
+{
+    (void)state;
+    struct random random = {11};
+    for (int round = 0; round < 2000; round++) {
+        struct box_storage outer, region;
+        int32_t ndim = (int32_t)random_between(&random, 0, 3);
+        for (int32_t d = 0; d < ndim; d++) {
+            bool all = random_between(&random, 0, 2) == 0;
+            outer.offsets[d] = random_between(&random, 0, 9);
+            outer.sizes[d] = random_between(&random, 1, 5);
+            int64_t from = all ? 0 : random_between(&random, 0, outer.sizes[d] - 1);
+            region.offsets[d] = outer.offsets[d] + from;
+            region.sizes[d] =
+                all ? outer.sizes[d] : random_between(&random, 1, outer.sizes[d] - from);
+        }
+        check_order(box_of(ndim, &outer), box_of(ndim, &region));
+    }
+    const struct box rows = {2, (int64_t[]){5, 1}, (int64_t[]){6, 8}};
+    assert_int_equal(box_run(rows, (struct box){2, (int64_t[]){5, 2}, (int64_t[]){6, 4}}), 4);
+    assert_int_equal(box_run(rows, (struct box){2, (int64_t[]){6, 1}, (int64_t[]){3, 8}}), 24);
+}
+
 static void strides_are_those_of_pytorch(void **state)
 {
     (void)state;
@@ -169,6 +222,7 @@ int main(void)
         cmocka_unit_test(volume_and_equality),
         cmocka_unit_test(intersections_are_common_elements),
         cmocka_unit_test(a_range_of_elements_is_a_few_boxes),
+        cmocka_unit_test(a_region_has_its_order_in_a_box),
         cmocka_unit_test(strides_are_those_of_pytorch),
         cmocka_unit_test(boxes_are_printed),
     };
