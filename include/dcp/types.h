@@ -171,7 +171,9 @@ typedef enum dcp_reading {
      * that all ranks want, the distinct bytes among them, and `group_bytes_per_second`. It assumes
      * that the storage delivers 2 GiB/s to all ranks together if `path` is on a network file
      * system, #DCP_IO_DIRECT is required, or some rank would read large tensors around the page
-     * cache since that does not hold them; otherwise 4 GiB/s to each rank (page cache). Tensors and
+     * cache since that does not hold them; otherwise 4 GiB/s to each rank (page cache). In the
+     * former case, a stored chunk that ranks divide by columns, in runs of less than 1 MiB, counts
+     * as if each of them wanted all of it, because it would read what is in between. Tensors and
      * objects are estimated separately; each object is one read, of half a millisecond on a network
      * file system. If cooperative reading would save less than 64 MiB, or less than 32 objects for
      * each rank, each rank reads for itself.
@@ -181,10 +183,11 @@ typedef enum dcp_reading {
     /**
      * Each byte that several ranks want is read by one of them and sent to the others through the
      * group's `all_to_all`, while the next bytes are read. Ranks read about equal bytes; large
-     * tensors are divided among them. Objects are read first, before any tensor is changed, and
-     * small objects share a message. Each rank takes at most 32 MiB of memory in addition to its
-     * own read buffers, the largest object and the memory of the group; with several thousand ranks
-     * it may take more.
+     * tensors are divided among them. Of chunks that ranks divide by columns (see above), each rank
+     * reads some, in stripes of 6 MiB, and sends the others their columns. Objects are read first,
+     * before any tensor is changed, and small objects share a message. Each rank takes at most 32
+     * MiB of memory in addition to its own read buffers, the largest object and the memory of the
+     * group; with several thousand ranks it may take more.
      *
      * The reader checks the data as `verification` says before it is sent. In files without block
      * checksums (those of PyTorch) a tensor has one checksum. If several ranks read parts of such a

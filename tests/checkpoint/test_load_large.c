@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/ranks.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
@@ -74,6 +75,16 @@ static struct simulated_file_system *disk_with_tensors(dcp_file_layout files)
     return fs;
 }
 
+static void check_values(const struct tensors *loaded, int64_t first, bool columns)
+{
+    int64_t width = columns ? COLUMNS - first : COLUMNS, height = columns ? ROWS : ROWS - first;
+    for (int t = 0; t < TENSORS; t++)
+        for (int64_t i = 0; i < width * height; i++)
+            if (loaded->values[t][i] !=
+                value(t, i / width + (columns ? 0 : first), i % width + (columns ? first : 0)))
+                fail_msg("t%d: element %ld is %f", t, (long)i, (double)loaded->values[t][i]);
+}
+
 /* Returns how many small reads came when what is behind them in the file was under way. */
 static long load(struct simulated_file_system *fs, int64_t first, bool columns, int32_t threads,
                  dcp_verification verification)
@@ -86,12 +97,7 @@ static long load(struct simulated_file_system *fs, int64_t first, bool columns, 
     struct tensors loaded;
     make_tensors(&loaded, first, columns);
     assert_int_equal(dcp_load(loaded.root, PATH, &options, NULL), DCP_OK);
-    int64_t width = columns ? COLUMNS - first : COLUMNS, height = columns ? ROWS : ROWS - first;
-    for (int t = 0; t < TENSORS; t++)
-        for (int64_t i = 0; i < width * height; i++)
-            if (loaded.values[t][i] !=
-                value(t, i / width + (columns ? 0 : first), i % width + (columns ? first : 0)))
-                fail_msg("t%d: element %ld is %f", t, (long)i, (double)loaded.values[t][i]);
+    check_values(&loaded, first, columns);
     free_tensors(&loaded);
     return transfer_watch_overtaken();
 }
@@ -113,6 +119,47 @@ static void the_next_file_is_under_way(void **state)
     (void)state;
     assert_true(load(fs, 0, false, 1, DCP_VERIFY_ALL) >= TENSORS - 1);
     assert_int_equal(transfer_watch_foreseen(), TENSORS - 2);
+    simulated_free(fs);
+}
+
+/* What two ranks read for each other: all columns, and those from 700 on. */
+struct pair {
+    const dcp_storage *storage;
+    uint64_t bytes_read[2];
+};
+
+static dcp_status load_columns(struct rank *self)
+{
+    struct pair *pair = self->context;
+    int64_t first = self->rank * 700;
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_load_options options = {.storage = pair->storage,
+                                      .group = self->group,
+                                      .reading = DCP_READING_COOPERATIVE,
+                                      .io = DCP_IO_RING | DCP_IO_DIRECT,
+                                      .figures = &figures};
+    struct tensors loaded;
+    make_tensors(&loaded, first, true);
+    dcp_status status = dcp_load(loaded.root, PATH, &options, NULL);
+    if (status == DCP_OK)
+        check_values(&loaded, first, true);
+    pair->bytes_read[self->rank] = figures.bytes_read;
+    free_tensors(&loaded);
+    return status;
+}
+
+/* A stripe of two pieces at a time; the next one is in the same tensor or in another one. */
+static void the_next_stripe_is_under_way(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILES_PER_RANK);
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    struct pair pair = {.storage = &storage};
+    (void)state;
+    ranks_must(2, PATH, load_columns, &pair);
+    assert_in_range(pair.bytes_read[0] + pair.bytes_read[1], TENSORS * BYTES,
+                    TENSORS * BYTES + TENSORS * BYTES / 100);
+    assert_in_range(transfer_watch_at_once(), 3, 4);
+    assert_true(transfer_watch_overtaken() >= TENSORS - 2);
     simulated_free(fs);
 }
 
@@ -208,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_tensor_is_under_way),
         cmocka_unit_test(the_next_file_is_under_way),
+        cmocka_unit_test(the_next_stripe_is_under_way),
         cmocka_unit_test(an_early_failure_changes_nothing),
         cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(all_of_them_are_right),

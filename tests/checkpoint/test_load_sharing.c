@@ -274,6 +274,41 @@ static void overlaps_are_read_once(void **state)
     }
 }
 
+/* Of what is not in the page cache, each rank would read all of the large tensor for its columns.
+ * Checked by blocks, by records, or not at all. */
+static void columns_are_read_once(void **state)
+{
+    needs_files();
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, ROWS, NULL);
+    for (int i = 0; i < 2 * 3; i += TRIAL_STEP) {
+        if (i == 3)
+            wanted_parts_as_pytorch(path);
+        uint64_t once = read_by_one(path, ROWS), wanted = 0, unchecked = 0;
+        int ranks = 2 + i % 3;
+        struct trial trial = {.rows = ROWS,
+                              .want = WANT_COLUMNS,
+                              .reading = DCP_READING_COOPERATIVE,
+                              .remote = true,
+                              .verification = (dcp_verification)(DCP_VERIFY_ALL + i % 3)};
+        ranks_must(ranks, path, load_body, &trial);
+        for (int r = 0; r < ranks; r++) {
+            unchecked += trial.figures[r].bytes_unchecked;
+            wanted += trial.wanted[r];
+        }
+        assert_int_equal(unchecked != 0, trial.verification == DCP_VERIFY_NONE);
+        assert_in_range(total_read(&trial, ranks), once - once / 100, once + around(ranks));
+        assert_true(total_exchanged(&trial, ranks) < wanted);
+        trial.remote = false;
+        trial.reading = DCP_READING_DIRECT;
+        ranks_must(ranks, path, load_body, &trial);
+        assert_true(total_read(&trial, ranks) > once + once / 4);
+    }
+    int64_t rows = 1201;
+    ranks_must(6, path_in(state, "d"), save_hybrid, &rows);
+    check_all_wants(path_in(state, "d"), rows, (struct trial){.remote = true});
+}
+
 /* Directly from the page cache, cooperatively from a disk or over a network, if there is enough to
  * save. */
 static void the_way_is_chosen_by_cost(void **state)
@@ -320,6 +355,7 @@ int main(void)
         directory_test(compressed_streams_are_read_once),
         directory_test(records_are_read_once_and_evenly),
         directory_test(overlaps_are_read_once),
+        directory_test(columns_are_read_once),
         directory_test(the_way_is_chosen_by_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

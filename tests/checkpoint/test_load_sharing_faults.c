@@ -39,6 +39,7 @@ struct trial {
     bool paired; /* with another group, which carries what was read, and whose operation it is */
     double timeout;
     int64_t rows;
+    enum want want;
     dcp_verification verification;
 };
 
@@ -78,7 +79,7 @@ static dcp_status load_body(struct rank *self)
         faulty->real = group->operations;
         group->operations.all_to_all = fail_all_to_all;
     }
-    wanted_parts_init(&parts, trial->rows, WANT_ALL, self->rank, self->size, false, false);
+    wanted_parts_init(&parts, trial->rows, trial->want, self->rank, self->size, false, false);
     dcp_status status = load_over(trial->ops[self->rank], parts.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = wanted_parts_check(&parts);
@@ -91,6 +92,23 @@ static struct trial trial_over(const struct file_ops *ops)
     struct trial trial = {.timeout = 30, .rows = ROWS};
     for (int r = 0; r < RANKS; r++)
         trial.ops[r] = ops;
+    return trial;
+}
+
+static bool always(void *context, int within)
+{
+    (void)context;
+    (void)within;
+    return true;
+}
+
+/* Of a network, so that columns are read in stripes. */
+static struct trial trial_of_columns(struct file_ops *ops)
+{
+    *ops = file_ops_system;
+    ops->remote = always;
+    struct trial trial = trial_over(ops);
+    trial.want = WANT_COLUMNS;
     return trial;
 }
 
@@ -158,29 +176,39 @@ static void damage(const char *path)
     close(file);
 }
 
-/* In a tensor that one rank reads as a whole, and in one that is cut, checked by blocks or by the
- * joined sums of its parts. */
+/* In a tensor that one rank reads as a whole, and in one that is cut or read in stripes, checked by
+ * blocks, by the joined sums of its parts, or by that of a record. */
 static void damage_is_found_by_its_reader(void **state)
 {
-    static const int64_t rows[] = {ROWS, 4003, 4003};
-    static const char *const names[] = {"small", "large", "pytorch"};
-    for (size_t i = 0; i < 3; i++) {
-        const char *path = path_in(state, names[i]);
-        wanted_parts_save(path, rows[i], NULL);
-        if (i == 2)
+    static const struct {
+        const char *name;
+        int64_t rows;
+        bool striped;
+        bool as_pytorch;
+        const char *found;
+    } cases[] = {{"small", ROWS, false, false, ""},
+                 {"large", 4003, false, false, " has XXH3 "},
+                 {"pytorch", 4003, false, true, " has CRC-32 "},
+                 {"striped", 4003, true, false, " has XXH3 "},
+                 {"striped pytorch", 4003, true, true, " has CRC-32 "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = path_in(state, cases[i].name);
+        wanted_parts_save(path, cases[i].rows, NULL);
+        if (cases[i].as_pytorch)
             wanted_parts_as_pytorch(path);
         damage(path);
         for (dcp_verification how = DCP_VERIFY_ALL; how <= DCP_VERIFY_RECORDS; how++) {
             struct rank ranks[RANKS_MAX];
-            struct trial trial = trial_over(&file_ops_system);
-            trial.rows = rows[i];
+            struct file_ops ops;
+            struct trial trial =
+                cases[i].striped ? trial_of_columns(&ops) : trial_over(&file_ops_system);
+            trial.rows = cases[i].rows;
             trial.verification = how;
             ranks_run(ranks, RANKS, path, load_body, &trial);
             expect_same_error(ranks, DCP_ERR_CHECKSUM);
             assert_non_null(strstr(ranks[0].message, "large (__0_0.distcp"));
             assert_non_null(strstr(ranks[0].message, "tensors may be partly filled: rank "));
-            if (i > 0)
-                assert_non_null(strstr(ranks[0].message, i == 1 ? " has XXH3 " : " has CRC-32 "));
+            assert_non_null(strstr(ranks[0].message, cases[i].found));
         }
     }
 }
@@ -290,11 +318,9 @@ static dcp_status load_as_pair(const char *path, struct trial *trial)
 }
 
 /* A load that succeeds all the same did without: a thread, or a second lot. */
-static void fail_every_allocation(const char *path, int64_t rows)
+static void fail_every_allocation(const char *path, struct trial trial)
 {
-    struct trial trial = trial_over(&file_ops_system);
     long failures = 0;
-    trial.rows = rows;
     for (long n = 1;; n += TRIAL_STEP) {
         failing_allocator_install(n, false);
         dcp_status status = load_as_pair(path, &trial);
@@ -312,15 +338,20 @@ static void fail_every_allocation(const char *path, int64_t rows)
     assert_true(failures * TRIAL_STEP > 100);
 }
 
-/* The large one is cut, and the checksums of its parts are joined. */
+/* The large one is read by one rank, cut, so that the checksums of its parts are joined, or read in
+ * stripes. */
 static void every_allocation_can_fail(void **state)
 {
     enum { CUT = 601 };
+    struct file_ops ops;
     wanted_parts_save(path_in(state, "c"), ROWS, NULL);
-    fail_every_allocation(path_in(state, "c"), ROWS);
+    fail_every_allocation(path_in(state, "c"), trial_over(&file_ops_system));
     wanted_parts_save(path_in(state, "d"), CUT, NULL);
+    struct trial striped = trial_of_columns(&ops), cut = trial_over(&file_ops_system);
+    striped.rows = cut.rows = CUT;
+    fail_every_allocation(path_in(state, "d"), striped);
     wanted_parts_as_pytorch(path_in(state, "d"));
-    fail_every_allocation(path_in(state, "d"), CUT);
+    fail_every_allocation(path_in(state, "d"), cut);
 }
 
 #define directory_test(test)                                                                       \

@@ -85,8 +85,27 @@ static void more_ranks_take_more(void **state)
     }
 }
 
+/* From which the elements of several ranks are copied. */
+static void a_stripe_takes_a_buffer(void **state)
+{
+    struct wanted wanted;
+    const dcp_load_options options = {.verification = DCP_VERIFY_NONE};
+    const struct load_plan plan = {.count = 0};
+    const struct load_sharing sharing = {
+        .options = &options, .metadata = &wanted.metadata, .plan = &plan};
+    (void)state;
+    want(&wanted, 64);
+    uint64_t before = load_share_memory(&sharing, &wanted.share);
+    wanted.share.regions[0].striped = true;
+    uint64_t memory = load_share_memory(&sharing, &wanted.share);
+    assert_int_equal(memory, before + SHARE_STRIPE_MOST);
+    assert_true(memory < 40 * MIB);
+    load_share_free(&wanted.share);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(more_ranks_take_more)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(more_ranks_take_more),
+                                       cmocka_unit_test(a_stripe_takes_a_buffer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,9 +10,9 @@
 #include "plan/share/load_share.h"
 
 /* Memory of a rank for an exchange: three buffers of data read ahead, the windows that it receives
- * at once, and a window to discard if the group has no all_to_all. Together less than the 32 MiB
- * that dcp_load_options::reading promises, as long as it receives from no more than some 30,000
- * ranks, of each of which it takes at least one small window. */
+ * at once, and a window to discard if the group has no all_to_all. With a stripe (SHARE_STRIPE)
+ * less than the 32 MiB that dcp_load_options::reading promises, as long as it receives from no more
+ * than some 30,000 ranks, of each of which it takes at least one small window. */
 #define EXCHANGE_LOT_BYTES     ((size_t)4 << 20)
 #define PREFETCH_BUFFERS       3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)

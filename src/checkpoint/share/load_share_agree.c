@@ -247,6 +247,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
         .blocks = kind == SHARE_TENSORS && sharing->options->verification != DCP_VERIFY_NONE &&
                   has_blocks(sharing),
         .cut_size = CUT_SIZE,
+        .long_run = costs->storage_is_shared && !holders ? SHARD_LARGE : 0,
         .receive_bytes = EXCHANGE_RECEIVE_BYTES,
         .largest_window = EXCHANGE_LOT_BYTES,
     };

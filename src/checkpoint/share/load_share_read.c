@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reads from storage what this rank reads for others. */
+#include <string.h>
+
 #include "base/error.h"
+#include "base/memory.h"
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/load_sums.h"
 #include "state/box.h"
+
+/* A stripe of the piece that is open, from which the runs in it are copied. */
+struct held_stripe {
+    bool held;
+    struct share_stripe stripe;
+    unsigned char *bytes;
+    size_t capacity;
+};
 
 /* This rank's runs, read in order. */
 struct stored_runs {
@@ -13,6 +24,7 @@ struct stored_runs {
     struct shard_piece *piece;
     uint64_t bytes;              /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
+    struct held_stripe stripe;
     struct load_sums sums;
     struct loaded_objects *objects;
 };
@@ -27,8 +39,30 @@ static const struct metadata_entry *entry_of(const struct stored_runs *runs,
     return entry;
 }
 
+static bool is_same_piece(const struct share_region *a, const struct share_region *b)
+{
+    return a->entry == b->entry && a->piece == b->piece;
+}
+
+/* Whether this rank reads every stripe of a piece, whose first run this is. */
+static bool reads_all_stripes(const struct stored_runs *runs, const struct share_run *run)
+{
+    const struct load_share *share = runs->share;
+    const struct share_region *region = &share->regions[run->region];
+    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    int64_t elements = 0;
+    for (size_t at = (size_t)(run - share->runs);
+         at < share->run_count && is_same_piece(&share->regions[share->runs[at].region], region);
+         at = share->next[at])
+        elements += share->runs[at].end - share->runs[at].from;
+    return elements == box_volume(share_piece_box(entry, region->piece));
+}
+
+/* Whether less is read than what the piece is opened for. */
 static bool is_cut(const struct stored_runs *runs, const struct share_run *run)
 {
+    if (runs->share->regions[run->region].striped)
+        return !reads_all_stripes(runs, run);
     return run->from != 0 || run->end != box_volume(runs->share->regions[run->region].box);
 }
 
@@ -39,8 +73,9 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
         return runs->piece != NULL;
     const struct share_region *a = &runs->share->regions[run->region];
     const struct share_region *b = &runs->share->regions[runs->run->region];
-    return a->entry == b->entry && a->piece == b->piece && is_cut(runs, run) &&
-           is_cut(runs, runs->run) && !load_sums_expect(&runs->sums, run) &&
+    if (!is_same_piece(a, b) || a->striped || b->striped)
+        return is_same_piece(a, b) && a->striped && b->striped;
+    return is_cut(runs, run) && is_cut(runs, runs->run) && !load_sums_expect(&runs->sums, run) &&
            !load_sums_expect(&runs->sums, runs->run);
 }
 
@@ -52,6 +87,7 @@ static dcp_status end_piece(void *context)
     shard_piece_close(runs->piece);
     runs->piece = NULL;
     runs->bytes = 0;
+    runs->stripe.held = false;
     return status;
 }
 
@@ -69,8 +105,80 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
     if (load_sums_expect(&runs->sums, run))
         return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
                                      verification, load_sums_next(&runs->sums), &runs->piece);
-    return shard_piece_open(sharing->reader, entry, piece, region->box, is_cut(runs, run),
-                            verification, &runs->piece);
+    struct box box = region->striped ? share_piece_box(entry, region->piece) : region->box;
+    return shard_piece_open(sharing->reader, entry, piece, box, is_cut(runs, run), verification,
+                            &runs->piece);
+}
+
+/* Announces the stripe that this rank reads after the one that a run lies in. */
+static void foresee_stripe(struct stored_runs *runs, const struct share_run *run)
+{
+    const struct load_share *share = runs->share;
+    const struct metadata *metadata = runs->sharing->metadata;
+    const struct share_region *region = &share->regions[run->region], *other = region;
+    struct share_stripe stripe = runs->stripe.stripe;
+    size_t at = share->next[run - share->runs];
+    for (; at < share->run_count; at = share->next[at]) {
+        other = &share->regions[share->runs[at].region];
+        stripe = share_stripe_of(metadata, other, share->runs[at].from);
+        if (!is_same_piece(other, region) || stripe.index != runs->stripe.stripe.index)
+            break;
+    }
+    if (at == share->run_count)
+        return;
+    const struct metadata_entry *entry = &metadata->entries[other->entry];
+    shard_piece_foresee(runs->piece, entry, &entry->pieces[other->piece], stripe.from, stripe.end);
+}
+
+/* Reads the stripe that an element of a run lies in. */
+static dcp_status read_stripe(struct stored_runs *runs, const struct share_run *run,
+                              int64_t element)
+{
+    const struct share_region *region = &runs->share->regions[run->region];
+    const struct metadata *metadata = runs->sharing->metadata;
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    struct held_stripe *held = &runs->stripe;
+    held->held = false;
+    held->stripe = share_stripe_of(metadata, region, element);
+    size_t size = (size_t)(held->stripe.end - held->stripe.from) * share_element_size(entry);
+    if (size > held->capacity) {
+        memory_release(held->bytes);
+        held->bytes = memory_allocate(size);
+        held->capacity = held->bytes ? size : 0;
+    }
+    if (!held->bytes)
+        return error_no_memory(size, "a stripe to read for other ranks");
+    foresee_stripe(runs, run);
+    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, share_piece_box(entry, region->piece),
+                                          held->stripe.from, held->stripe.end, held->bytes));
+    held->held = true;
+    runs->bytes += size;
+    return DCP_OK;
+}
+
+/* Copies elements of a run out of the stripes that they lie in. */
+static dcp_status copy_elements(struct stored_runs *runs, const struct share_run *run, int64_t from,
+                                int64_t end, unsigned char *bytes)
+{
+    const struct share_region *region = &runs->share->regions[run->region];
+    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    const struct box piece = share_piece_box(entry, region->piece);
+    size_t size = share_element_size(entry);
+    int64_t length = box_run(piece, region->box);
+    while (from < end) {
+        const struct share_stripe *stripe = &runs->stripe.stripe;
+        int64_t position = box_position(piece, region->box, from);
+        if (!runs->stripe.held || position < stripe->from || position >= stripe->end)
+            RETURN_IF_ERROR(read_stripe(runs, run, from));
+        int64_t taken = length - from % length;
+        taken = taken < end - from ? taken : end - from;
+        taken = taken < stripe->end - position ? taken : stripe->end - position;
+        memcpy(bytes, runs->stripe.bytes + (size_t)(position - stripe->from) * size,
+               (size_t)taken * size);
+        bytes += (size_t)taken * size;
+        from += taken;
+    }
+    return DCP_OK;
 }
 
 static dcp_status read_elements(void *context, const struct share_run *run, int64_t from,
@@ -80,6 +188,8 @@ static dcp_status read_elements(void *context, const struct share_run *run, int6
     const struct share_region *region = &runs->share->regions[run->region];
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
     RETURN_IF_ERROR(open_for(runs, run));
+    if (region->striped)
+        return copy_elements(runs, run, from, end, bytes);
     RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, from, end, bytes));
     runs->bytes += (uint64_t)(end - from) * size;
     return DCP_OK;
@@ -102,11 +212,21 @@ static struct load_exchange exchange_of_tensors(struct stored_runs *runs)
     };
 }
 
+static uint64_t stripe_memory(const struct stored_runs *runs)
+{
+    const struct load_share *share = runs->share;
+    bool any = false;
+    for (size_t i = 0; i < share->region_count; i++)
+        any = any || share->regions[i].striped;
+    return any ? SHARE_STRIPE_MOST : 0;
+}
+
 uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share)
 {
     struct stored_runs runs = {.sharing = sharing, .share = share};
     const struct load_exchange exchange = exchange_of_tensors(&runs);
-    return load_exchange_memory(&exchange) + load_sums_memory(sharing, share);
+    return load_exchange_memory(&exchange) + load_sums_memory(sharing, share) +
+           stripe_memory(&runs);
 }
 
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
@@ -121,6 +241,7 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
     if (status == DCP_OK)
         status = load_sums_compare(&runs.sums);
     shard_piece_close(runs.piece);
+    memory_release(runs.stripe.bytes);
     load_sums_free(&runs.sums);
     return status;
 }

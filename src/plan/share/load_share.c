@@ -2,6 +2,7 @@
 #include "plan/share/load_share.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,8 +17,10 @@ struct sharing {
     size_t claim_count;
     struct share_sets sets;
     struct share_regions regions;
+    struct share_regions parts; /* of striped pieces, as they are wanted */
     struct share_ranks ranks;
     uint64_t *loads; /* by rank: bytes that it alone wants */
+    bool *claims_of; /* by class: whether it has a claim on the current piece */
 };
 
 static int compare_claims(const void *left, const void *right)
@@ -71,7 +74,8 @@ static void keep_shared(struct sharing *sharing, size_t first)
         uint64_t bytes = region_bytes(sharing, &regions->regions[i]);
         share->bytes_wanted += bytes * ranks;
         share->bytes_distinct += bytes;
-        share->bytes_exchanged += bytes * (ranks - 1);
+        share->bytes_exchanged +=
+            regions->regions[i].striped ? bytes - bytes / ranks : bytes * (ranks - 1);
         share->objects_wanted += sharing->rules->objects ? ranks : 0;
         share->objects_distinct += sharing->rules->objects;
         if (ranks > 1 || sharing->rules->holders)
@@ -82,31 +86,26 @@ static void keep_shared(struct sharing *sharing, size_t first)
     regions->count = kept;
 }
 
-/* A piece with too many regions is sent as a whole to all ranks that want a part of it. */
+/* Has a piece assigned as if all ranks that want a part of it wanted all of it. */
 static dcp_status share_whole(struct sharing *sharing, const struct share_claim *claims,
-                              size_t count)
+                              size_t count, bool striped)
 {
     const struct share_want *want = claims->want;
     const struct metadata_entry *entry = &sharing->metadata->entries[want->entry];
-    const struct share_want whole = {want->entry, want->piece, share_piece_box(entry, want->piece)};
-    size_t first = sharing->regions.count;
-    bool cut_up;
-    struct share_claim *all = memory_allocate_array(sharing->share->class_count, sizeof *all);
-    if (all == NULL)
-        return error_no_memory(sharing->share->class_count * sizeof *all, "regions of all ranks");
-    size_t classes = 0;
-    for (uint32_t class = 0; class < sharing->share->class_count; class ++) {
-        size_t at = 0;
-        while (at < count && claims[at].class != class)
-            at++;
-        if (at < count)
-            all[classes++] = (struct share_claim){&whole, class};
-    }
-    dcp_status status = share_regions_add(&sharing->regions, &sharing->sets, all, classes, &cut_up);
-    if (status == DCP_OK)
-        keep_shared(sharing, first);
-    memory_release(all);
-    return status;
+    struct share_region whole = {want->entry, want->piece, 0, share_piece_box(entry, want->piece),
+                                 striped};
+    struct share_sets *sets = &sharing->sets;
+    size_t first = sharing->regions.count, classes = 0;
+    memset(sharing->claims_of, 0, sharing->share->class_count * sizeof *sharing->claims_of);
+    for (size_t i = 0; i < count; i++)
+        sharing->claims_of[claims[i].class] = true;
+    for (uint32_t class = 0; class < sharing->share->class_count; class ++)
+        if (sharing->claims_of[class])
+            sets->scratch[classes++] = class;
+    RETURN_IF_ERROR(share_sets_find(sets, sets->scratch, classes, &whole.set));
+    RETURN_IF_ERROR(share_regions_append(&sharing->regions, whole));
+    keep_shared(sharing, first);
+    return DCP_OK;
 }
 
 /* A piece that cannot be shared is read by everyone. */
@@ -125,25 +124,69 @@ static void count_unshared(struct sharing *sharing, const struct share_claim *cl
     }
 }
 
+/* Whether ranks want all of a piece, but in so short runs that each would read all of it. */
+static bool is_striped(const struct sharing *sharing, const struct share_region *regions,
+                       size_t count)
+{
+    const struct metadata_entry *entry = &sharing->metadata->entries[regions->entry];
+    struct box piece = share_piece_box(entry, regions->piece);
+    uint64_t size = share_element_size(entry);
+    int64_t wanted = 0;
+    if (sharing->rules->objects || (uint64_t)box_volume(piece) * size < sharing->rules->cut_size)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        int64_t run = box_run(piece, regions[i].box), volume = box_volume(regions[i].box);
+        if ((uint64_t)run * size >= sharing->rules->long_run || run == volume)
+            return false;
+        wanted += volume;
+    }
+    return wanted == box_volume(piece);
+}
+
+/* Has a piece striped whose regions were added from `first` on. */
+static dcp_status share_stripes(struct sharing *sharing, const struct share_claim *claims,
+                                size_t count, size_t first)
+{
+    struct share_regions *regions = &sharing->regions;
+    size_t parts = sharing->parts.count;
+    for (size_t i = first; i < regions->count; i++)
+        RETURN_IF_ERROR(share_regions_append(&sharing->parts, regions->regions[i]));
+    regions->count = first;
+    RETURN_IF_ERROR(share_whole(sharing, claims, count, true));
+    if (regions->count == first) /* only one rank wants any of it */
+        sharing->parts.count = parts;
+    return DCP_OK;
+}
+
+/* Shares a piece, of which there are `count` claims. */
+static dcp_status share_piece(struct sharing *sharing, const struct share_claim *claims,
+                              size_t count)
+{
+    struct share_regions *regions = &sharing->regions;
+    size_t first = regions->count;
+    bool cut_up;
+    RETURN_IF_ERROR(share_regions_add(regions, &sharing->sets, claims, count, &cut_up));
+    if (!cut_up && is_striped(sharing, regions->regions + first, regions->count - first))
+        return share_stripes(sharing, claims, count, first);
+    if (!cut_up)
+        keep_shared(sharing, first);
+    else if (sharing->rules->holders)
+        return share_whole(sharing, claims, count, false);
+    else
+        count_unshared(sharing, claims, count);
+    return DCP_OK;
+}
+
 static dcp_status cut_out_regions(struct sharing *sharing)
 {
-    for (size_t i = 0; i < sharing->claim_count;) {
+    for (size_t i = 0, count; i < sharing->claim_count; i += count) {
         const struct share_claim *claims = &sharing->claims[i];
-        size_t count = 0, first = sharing->regions.count;
-        bool cut_up;
+        count = 1;
         while (i + count < sharing->claim_count &&
                claims[count].want->entry == claims->want->entry &&
                claims[count].want->piece == claims->want->piece)
             count++;
-        RETURN_IF_ERROR(
-            share_regions_add(&sharing->regions, &sharing->sets, claims, count, &cut_up));
-        if (!cut_up)
-            keep_shared(sharing, first);
-        else if (sharing->rules->holders)
-            RETURN_IF_ERROR(share_whole(sharing, claims, count));
-        else
-            count_unshared(sharing, claims, count);
-        i += count;
+        RETURN_IF_ERROR(share_piece(sharing, claims, count));
     }
     return DCP_OK;
 }
@@ -152,18 +195,22 @@ static dcp_status cut_out_regions(struct sharing *sharing)
 static dcp_status hand_over(struct sharing *sharing)
 {
     struct load_share *share = sharing->share;
-    if (sharing->regions.count > UINT32_MAX || sharing->sets.count > UINT32_MAX)
+    size_t regions = sharing->regions.count + sharing->parts.count;
+    if (regions > UINT32_MAX || sharing->sets.count > UINT32_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "there are %zu regions to share, at most 2^32 - 1 are supported",
-                             sharing->regions.count);
+                             regions);
     share->regions = sharing->regions.regions;
     share->region_count = sharing->regions.count;
     share->sets = sharing->sets.sets;
     share->set_count = sharing->sets.count;
     sharing->regions.regions = NULL;
     sharing->sets.sets = NULL;
-    return load_share_assign(share, sharing->metadata, sharing->rules, &sharing->ranks,
-                             sharing->loads);
+    RETURN_IF_ERROR(load_share_assign(share, sharing->metadata, sharing->rules, &sharing->ranks,
+                                      sharing->loads));
+    RETURN_IF_ERROR(load_share_stripe(share, sharing->metadata, &sharing->parts));
+    RETURN_IF_ERROR(load_share_order_runs(share, sharing->metadata));
+    return load_share_choose_window(share, sharing->metadata, sharing->rules);
 }
 
 static dcp_status prepare(struct sharing *sharing, const uint32_t *class_of)
@@ -172,7 +219,8 @@ static dcp_status prepare(struct sharing *sharing, const uint32_t *class_of)
     size_t count = share->rank_count;
     share->class_of = arena_copy(&share->arena, class_of, count * sizeof *class_of);
     sharing->loads = memory_allocate_zeroed(count, sizeof *sharing->loads);
-    if (share->class_of == NULL || sharing->loads == NULL)
+    sharing->claims_of = memory_allocate_array(count, sizeof *sharing->claims_of);
+    if (share->class_of == NULL || sharing->loads == NULL || sharing->claims_of == NULL)
         return error_no_memory(count * sizeof *sharing->loads, "regions of all ranks");
     RETURN_IF_ERROR(share_ranks_init(&sharing->ranks, share));
     return share_sets_init(&sharing->sets, share->class_count, &share->arena);
@@ -196,6 +244,8 @@ dcp_status load_share_make(const struct metadata *metadata, const struct share_w
     share_sets_free(&sharing.sets);
     share_ranks_free(&sharing.ranks);
     memory_release(sharing.regions.regions);
+    memory_release(sharing.parts.regions);
+    memory_release(sharing.claims_of);
     memory_release(sharing.loads);
     memory_release(sharing.claims);
     return status;

@@ -9,7 +9,11 @@
  * class, and one of them sends it. The coordinator divides the wants of all classes into regions,
  * each wanted by one set of ranks (load_share_make()), and assigns each region to a reader among
  * these ranks, balanced by bytes. Every rank gets the result (load_share_encode()). It does not
- * contain what only one rank wants: load_share_rest() gives the rest of a plan. */
+ * contain what only one rank wants: load_share_rest() gives the rest of a plan.
+ *
+ * Except for pieces that are striped: ranks want all of such a piece, but in short runs (columns),
+ * so that each would read all of it to get its part. Stripe after stripe of it is read by one rank,
+ * which sends each of the others the elements that it wants. */
 #ifndef PLAN_SHARE_LOAD_SHARE_H
 #define PLAN_SHARE_LOAD_SHARE_H
 
@@ -50,9 +54,10 @@ struct share_region {
     uint32_t piece;
     uint32_t set;
     struct box box;
+    bool striped; /* a part of a piece that is read in stripes */
 };
 
-/* Elements from to end - 1 of an region, row-major: what one rank reads. */
+/* Elements from to end - 1 of a region, row-major: what one rank reads. */
 struct share_run {
     uint32_t region;
     uint32_t reader;
@@ -68,7 +73,7 @@ struct load_share {
     size_t set_count;
     struct share_region *regions;
     size_t region_count;
-    struct share_run *runs; /* by set, file, offset and from: as they are read and sent */
+    struct share_run *runs; /* by set, file, offset and from, then by stripe: as they are read */
     size_t run_count;
     uint32_t *next;  /* of each run the next one of its reader, or run_count */
     uint32_t *first; /* of each rank the first run, or run_count */
@@ -92,6 +97,8 @@ struct share_rules {
     dcp_verification verification;
     bool blocks;           /* files carry checksums of blocks, as far as is known */
     uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
+    uint64_t long_run;     /* consecutive bytes that a rank may well read by itself; ranks that want
+                            * all of a piece in shorter runs read it in stripes. 0: they do not */
     size_t receive_bytes;  /* memory of each rank for what it receives at once */
     size_t largest_window; /* at most this */
 };
@@ -113,6 +120,22 @@ void load_share_measure(struct load_share *share, const struct metadata *metadat
 struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece);
 /* Bytes of an element of it. */
 size_t share_element_size(const struct metadata_entry *entry);
+
+/* Bytes of a stripe, as far as the piece is not smaller; and at most, as stripes end where blocks
+ * with a checksum do. */
+#define SHARE_STRIPE      ((uint64_t)6 << 20)
+#define SHARE_STRIPE_MOST (SHARE_STRIPE + ((uint64_t)1 << 20))
+
+/* Elements of a piece, row-major. */
+struct share_stripe {
+    int64_t index;
+    int64_t from;
+    int64_t end;
+};
+
+/* The stripe that an element of a striped region lies in. */
+struct share_stripe share_stripe_of(const struct metadata *metadata,
+                                    const struct share_region *region, int64_t element);
 
 /* Whether a run is a part of a record that may have one checksum, which can be compared only when
  * those of all its parts are joined. */

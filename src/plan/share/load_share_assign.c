@@ -215,6 +215,33 @@ static dcp_status assign_regions(struct assignment *assignment)
     return DCP_OK;
 }
 
+/* How far the first class of a run's set is from that of its reader: each reader begins with its
+ * own, so that not all of them send to the same ranks. */
+static uint32_t distance_of(const struct load_share *share, const struct share_run *run)
+{
+    uint32_t first = share->sets[share->regions[run->region].set].classes[0];
+    uint32_t own = share->class_of[run->reader];
+    return first >= own ? first - own : first + share->class_count - own;
+}
+
+/* Of a striped piece. */
+static int compare_in_piece(const struct assignment *assignment, const struct share_run *a,
+                            const struct share_run *b)
+{
+    const struct load_share *share = assignment->share;
+    const struct metadata *metadata = assignment->metadata;
+    int64_t x = share_stripe_of(metadata, &share->regions[a->region], a->from).index;
+    int64_t y = share_stripe_of(metadata, &share->regions[b->region], b->from).index;
+    if (x != y)
+        return x < y ? -1 : 1;
+    uint32_t p = distance_of(share, a), q = distance_of(share, b);
+    if (p != q)
+        return p < q ? -1 : 1;
+    if (a->region != b->region)
+        return a->region < b->region ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
 static int compare_runs(const void *left, const void *right, void *context)
 {
     const struct assignment *assignment = context;
@@ -223,12 +250,16 @@ static int compare_runs(const void *left, const void *right, void *context)
     const struct share_region *y = &assignment->share->regions[b->region];
     const struct metadata_piece *p = piece_of(assignment->metadata, x);
     const struct metadata_piece *q = piece_of(assignment->metadata, y);
-    if (x->set != y->set)
+    if (x->striped != y->striped)
+        return x->striped ? 1 : -1;
+    if (!x->striped && x->set != y->set)
         return x->set < y->set ? -1 : 1;
     if (p->file != q->file)
         return p->file < q->file ? -1 : 1;
     if (p->offset != q->offset)
         return p->offset < q->offset ? -1 : 1;
+    if (x->striped && p == q)
+        return compare_in_piece(assignment, a, b);
     if (a->region != b->region)
         return a->region < b->region ? -1 : 1;
     return a->from < b->from ? -1 : a->from > b->from;
@@ -271,10 +302,6 @@ dcp_status load_share_assign(struct load_share *share, const struct metadata *me
             error_no_memory(share->region_count * sizeof *assignment.order, "readers of regions");
     if (status == DCP_OK)
         status = assign_regions(&assignment);
-    if (status == DCP_OK)
-        status = load_share_order_runs(share, metadata);
-    if (status == DCP_OK)
-        status = load_share_choose_window(share, metadata, rules);
     memory_release(assignment.takers);
     memory_release(assignment.order);
     return status;

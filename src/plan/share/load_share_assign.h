@@ -4,6 +4,7 @@
 #define PLAN_SHARE_LOAD_SHARE_ASSIGN_H
 
 #include "plan/share/load_share.h"
+#include "plan/share/load_share_regions.h"
 
 /* Ranks by class: those of class c are ranks[starts[c]] to ranks[starts[c + 1] - 1], ascending. */
 struct share_ranks {
@@ -16,12 +17,16 @@ void share_ranks_free(struct share_ranks *ranks);
 size_t share_set_ranks(const struct share_ranks *ranks, const struct share_set *set);
 
 /* Deals out the share's regions as runs, so that ranks read about equal bytes, or to those who hold
- * them; loads: by rank, bytes that they read besides, which grow. Sets runs and window. */
+ * them; loads: by rank, bytes that they read besides, which grow. */
 dcp_status load_share_assign(struct load_share *share, const struct metadata *metadata,
                              const struct share_rules *rules, const struct share_ranks *ranks,
                              uint64_t *loads);
 
-/* Whether several ranks may read parts of an region. */
+/* Puts the parts of striped pieces, which are in order, in the place of these, stripe by stripe. */
+dcp_status load_share_stripe(struct load_share *share, const struct metadata *metadata,
+                             const struct share_regions *parts);
+
+/* Whether several ranks may read parts of a region. */
 bool share_can_be_cut(const struct metadata *metadata, const struct share_rules *rules,
                       const struct share_region *region);
 /* The element at which to cut the region, near the given number of bytes. */

@@ -46,8 +46,9 @@ static bool may_have_sum(const struct metadata_piece *piece)
 }
 
 /* Compressed streams have to be read from their beginning. Data with one checksum can be read in
- * parts if all of it is, so that the sums of these can be joined; some of it only where that would
- * not be checked by who reads all of that, either, or is checked block by block. */
+ * parts if all of it is, so that the sums of these can be joined, which those of stripes are not;
+ * some of it only where that would not be checked by who reads all of that, either, or is checked
+ * block by block. */
 bool share_can_be_cut(const struct metadata *metadata, const struct share_rules *rules,
                       const struct share_region *region)
 {
@@ -55,6 +56,8 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
     const struct metadata_entry *entry = &metadata->entries[region->entry];
     if (rules->objects || piece->zstd || (!metadata_is_in_stream(piece) && piece->view->deflated))
         return false;
+    if (region->striped)
+        return rules->blocks || !may_have_sum(piece) || rules->verification == DCP_VERIFY_NONE;
     return rules->blocks || !may_have_sum(piece) || is_whole(metadata, region) ||
            !record_rest_pays(rules->verification, region_bytes(entry, region),
                              record_bytes(entry, piece));

@@ -69,7 +69,7 @@ static dcp_status unite(struct share_sets *sets, uint32_t a, uint32_t b, uint32_
     return share_sets_find(sets, sets->scratch, count, united);
 }
 
-static dcp_status add_region(struct share_regions *regions, struct share_region region)
+dcp_status share_regions_append(struct share_regions *regions, struct share_region region)
 {
     if (regions->count == regions->capacity) {
         size_t capacity = regions->capacity != 0 ? 2 * regions->capacity : FIRST;
@@ -108,7 +108,7 @@ static dcp_status add_rest(struct share_regions *regions, struct share_sets *set
     box_rest_start(&rest, region.box, inner);
     while (box_rest_next(&rest, &box)) {
         RETURN_IF_ERROR(keep_box(sets->arena, inner.ndim, &box, &region.box));
-        RETURN_IF_ERROR(add_region(regions, region));
+        RETURN_IF_ERROR(share_regions_append(regions, region));
     }
     return DCP_OK;
 }
@@ -120,7 +120,7 @@ static dcp_status lay_over(struct share_regions *regions, size_t first,
                            struct share_region region)
 {
     pending->count = 0;
-    RETURN_IF_ERROR(add_region(pending, region));
+    RETURN_IF_ERROR(share_regions_append(pending, region));
     while (pending->count > 0) {
         struct share_region part = pending->regions[--pending->count];
         struct box_storage common;
@@ -128,7 +128,7 @@ static dcp_status lay_over(struct share_regions *regions, size_t first,
         while (at < regions->count && !box_intersect(regions->regions[at].box, part.box, &common))
             at++;
         if (at == regions->count) {
-            RETURN_IF_ERROR(add_region(regions, part));
+            RETURN_IF_ERROR(share_regions_append(regions, part));
             continue;
         }
         struct share_region met = regions->regions[at];
@@ -165,13 +165,14 @@ static dcp_status unite_claims(struct share_regions *claimed, struct share_sets 
 {
     for (size_t i = 0; i < count;) {
         const struct share_want *want = claims[i].want;
-        struct share_region region = {want->entry, want->piece, 0, want->region};
+        struct share_region region = {
+            .entry = want->entry, .piece = want->piece, .box = want->region};
         size_t classes = 0;
         for (; i < count && box_compare(claims[i].want->region, want->region) == 0; i++)
             if (classes == 0 || sets->scratch[classes - 1] != claims[i].class)
                 sets->scratch[classes++] = claims[i].class;
         RETURN_IF_ERROR(share_sets_find(sets, sets->scratch, classes, &region.set));
-        RETURN_IF_ERROR(add_region(claimed, region));
+        RETURN_IF_ERROR(share_regions_append(claimed, region));
     }
     return DCP_OK;
 }
@@ -188,7 +189,7 @@ static dcp_status add_disjoint(struct share_regions *regions, struct share_sets 
         if (overlap)
             status = lay_over(regions, first, &pending, sets, claimed->regions[i]);
         else
-            status = add_region(regions, claimed->regions[i]);
+            status = share_regions_append(regions, claimed->regions[i]);
         *cut_up = overlap && regions->count - first > most;
     }
     if (*cut_up)

@@ -34,6 +34,8 @@ struct share_claim {
     uint32_t class;
 };
 
+dcp_status share_regions_append(struct share_regions *regions, struct share_region region);
+
 /* Adds the regions of claims that are all for one piece, sorted by region, then class. *cut_up:
  * there would be too many, as the regions overlap in too many ways, and none was added. */
 dcp_status share_regions_add(struct share_regions *regions, struct share_sets *sets,

@@ -42,19 +42,41 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
     return true;
 }
 
-/* Ranks that some rank of a class gets something from. firsts: of each set its first run, and the
- * end. senders: marks of the ranks that have been counted for the class. */
-static uint32_t count_senders(const struct load_share *share, uint32_t class, const size_t *firsts,
-                              uint32_t *senders)
+/* Runs by set: those of set s are runs[starts[s]] to runs[starts[s + 1] - 1]. */
+struct runs_by_set {
+    size_t *starts;
+    uint32_t *runs;
+};
+
+static dcp_status sort_by_set(const struct load_share *share, struct runs_by_set *by_set)
+{
+    by_set->starts = memory_allocate_zeroed(share->set_count + 2, sizeof *by_set->starts);
+    by_set->runs = memory_allocate_array(share->run_count, sizeof *by_set->runs);
+    if (by_set->starts == NULL || by_set->runs == NULL)
+        return error_no_memory(share->run_count * sizeof *by_set->runs, "senders and receivers");
+    for (size_t at = 0; at < share->run_count; at++)
+        by_set->starts[share->regions[share->runs[at].region].set + 2]++;
+    for (size_t set = 0; set < share->set_count; set++)
+        by_set->starts[set + 2] += by_set->starts[set + 1];
+    for (uint32_t at = 0; at < share->run_count; at++)
+        by_set->runs[by_set->starts[share->regions[share->runs[at].region].set + 1]++] = at;
+    return DCP_OK;
+}
+
+/* Ranks that some rank of a class gets something from. senders: marks of the ranks that have been
+ * counted for the class. */
+static uint32_t count_senders(const struct load_share *share, uint32_t class,
+                              const struct runs_by_set *by_set, uint32_t *senders)
 {
     uint32_t count = 0, rank = 0;
     while (share->class_of[rank] != class)
         rank++;
     for (uint32_t set = 0; set < share->set_count; set++) {
-        if (firsts[set] == firsts[set + 1] || !load_share_wants(share, set, rank))
+        size_t at = by_set->starts[set], end = by_set->starts[set + 1];
+        if (at == end || !load_share_wants(share, set, rank))
             continue;
-        for (size_t at = firsts[set]; at < firsts[set + 1]; at++) {
-            uint32_t reader = share->runs[at].reader;
+        for (; at < end; at++) {
+            uint32_t reader = share->runs[by_set->runs[at]].reader;
             count += senders[reader] != class + 1;
             senders[reader] = class + 1;
         }
@@ -65,23 +87,19 @@ static uint32_t count_senders(const struct load_share *share, uint32_t class, co
 /* Most ranks that any rank gets something from. */
 static dcp_status count_most_senders(const struct load_share *share, uint32_t *most)
 {
-    *most = 1;
-    size_t *firsts = memory_allocate_zeroed(share->set_count + 1, sizeof *firsts);
+    struct runs_by_set by_set = {0};
     uint32_t *senders = memory_allocate_zeroed(share->rank_count, sizeof *senders);
-    dcp_status status = DCP_OK;
-    if (firsts == NULL || senders == NULL)
-        status = error_no_memory(share->set_count * sizeof *firsts, "senders and receivers");
-    for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
-        firsts[share->regions[share->runs[at].region].set + 1] = at + 1;
-    for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)
-        if (firsts[set + 1] == 0)
-            firsts[set + 1] = firsts[set];
+    dcp_status status = sort_by_set(share, &by_set);
+    *most = 1;
+    if (status == DCP_OK && senders == NULL)
+        status = error_no_memory(share->rank_count * sizeof *senders, "senders and receivers");
     for (uint32_t class = 0; class < share->class_count && status == DCP_OK; class ++) {
-        uint32_t count = count_senders(share, class, firsts, senders);
+        uint32_t count = count_senders(share, class, &by_set, senders);
         *most = count > *most ? count : *most;
     }
     memory_release(senders);
-    memory_release(firsts);
+    memory_release(by_set.starts);
+    memory_release(by_set.runs);
     return status;
 }
 
@@ -93,7 +111,24 @@ static uint64_t run_bytes(const struct load_share *share, const struct metadata 
     return (uint64_t)(run->end - run->from) * share_element_size(entry) + SEGMENT_ALIGNMENT - 1;
 }
 
-/* As large as memory allows, but no larger than the most that a rank has to send. */
+/* The most bytes that a rank has to send to one set of ranks before it sends to another. */
+static uint64_t longest_stretch(const struct load_share *share, const struct metadata *metadata,
+                                uint32_t rank)
+{
+    uint64_t longest = 0, bytes = 0;
+    uint32_t set = 0;
+    for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at]) {
+        const struct share_run *run = &share->runs[at];
+        if (share->regions[run->region].set != set)
+            bytes = 0;
+        set = share->regions[run->region].set;
+        bytes += run_bytes(share, metadata, run);
+        longest = bytes > longest ? bytes : longest;
+    }
+    return longest;
+}
+
+/* As large as memory allows, but no larger than what can be sent at once. */
 dcp_status load_share_choose_window(struct load_share *share, const struct metadata *metadata,
                                     const struct share_rules *rules)
 {
@@ -101,9 +136,7 @@ dcp_status load_share_choose_window(struct load_share *share, const struct metad
     uint32_t senders;
     RETURN_IF_ERROR(count_most_senders(share, &senders));
     for (uint32_t rank = 0; rank < share->rank_count; rank++) {
-        uint64_t bytes = 0;
-        for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at])
-            bytes += run_bytes(share, metadata, &share->runs[at]);
+        uint64_t bytes = longest_stretch(share, metadata, rank);
         longest = bytes > longest ? bytes : longest;
     }
     size_t window = rules->receive_bytes / senders;

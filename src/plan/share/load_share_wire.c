@@ -58,6 +58,7 @@ static dcp_status encode_regions(const struct load_share *share, const struct me
         buffer_append_varint(out, region->entry - before);
         buffer_append_varint(out, region->piece);
         buffer_append_varint(out, region->set);
+        buffer_append_u8(out, region->striped);
         wire_append_box(out, share_piece_box(&metadata->entries[region->entry], region->piece),
                         region->box);
         for (; at < share->run_count && share->runs[order[at]].region == i; at++) {
@@ -117,6 +118,8 @@ static dcp_status decode_head(struct reader *reader, uint32_t rank_count, struct
 static dcp_status decode_set(struct reader *reader, struct load_share *share)
 {
     size_t count = wire_count(reader);
+    if (count == 0)
+        return wire_fault(reader, message, "a set of no ranks");
     uint32_t *classes = arena_allocate_array(&share->arena, count, sizeof *classes);
     if (classes == NULL)
         return error_no_memory(count * sizeof *classes, message);
@@ -139,6 +142,7 @@ static dcp_status decode_region(struct reader *reader, const struct metadata *me
     uint32_t step = wire_u32(reader);
     region->piece = wire_u32(reader);
     region->set = wire_u32(reader);
+    region->striped = reader_u8(reader) != 0;
     if (reader->failed || step >= metadata->count - before || region->set >= share->set_count)
         return wire_fault(reader, message, "an unknown name or set");
     region->entry = before + step;
@@ -150,7 +154,7 @@ static dcp_status decode_region(struct reader *reader, const struct metadata *me
     RETURN_IF_ERROR(wire_box(reader, &share->arena, message, outer, &region->box));
     if (!reader->failed && (!box_contains(outer, region->box) || box_volume(region->box) == 0))
         return wire_fault(reader, message, "a region is not inside its piece");
-    if (!reader->failed && !entry->is_tensor && !box_equal(outer, region->box))
+    if (!reader->failed && !entry->is_tensor && (!box_equal(outer, region->box) || region->striped))
         return wire_fault(reader, message, "a part of an object");
     return DCP_OK;
 }

@@ -11,6 +11,7 @@
 #include "state/copy.h"
 #include "storage/shard/piece_check.h"
 #include "storage/shard/read_region.h"
+#include "storage/shard/shard_sums.h"
 
 /* Must stay where it is while it is open. */
 struct shard_piece {
@@ -18,6 +19,7 @@ struct shard_piece {
     struct tensor_view view;
     struct piece_check check;
     dcp_verification verification;
+    struct shard_range next; /* what is read after the next read */
 };
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
@@ -256,6 +258,30 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
         from += taken;
     }
     return DCP_OK;
+}
+
+void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
+                         const struct metadata_piece *piece, int64_t from, int64_t end)
+{
+    struct stored_item *item = &opened->item;
+    struct shard_range *next = &opened->next;
+    item->checked.next = NULL;
+    if (!item->file || piece->file != item->piece->file ||
+        !shard_span_range(entry, piece, from, end, next) || next->size < SHARD_LARGE)
+        return;
+    next->file = item->file;
+    item->checked.next = next;
+    if (piece == item->piece) { /* which says where its elements are */
+        uint64_t size = dcp_dtype_size(entry->dtype);
+        next->offset = stored_item_place(item, &opened->view) +
+                       (uint64_t)(opened->view.storage_offset + from) * size;
+        next->size = (uint64_t)(end - from) * size;
+        return;
+    }
+    if (metadata_is_in_stream(piece))
+        shard_file_expect_stream(item->file, piece->offset, piece->length);
+    if (opened->verification != DCP_VERIFY_NONE)
+        shard_sums_expect(item->file, next->offset, next->size);
 }
 
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)

@@ -30,28 +30,50 @@ uint64_t shard_request_most_parts(const struct shard_request *request)
     return parts < most ? parts : most;
 }
 
+/* Where the elements of a piece begin, and the bytes around them in their stream; false: it has no
+ * such place. */
+static bool find_elements(const struct metadata_entry *entry, const struct metadata_piece *piece,
+                          uint64_t *first, uint64_t *around)
+{
+    const struct tensor_view *view = piece->view;
+    uint64_t bytes, size = dcp_dtype_size(entry->dtype);
+    if (is_packed(piece) || (!view && !metadata_is_in_stream(piece)))
+        return false;
+    *around = 0;
+    if (view) {
+        *first = view->data_offset + (uint64_t)view->storage_offset * size;
+        return true;
+    }
+    if (!metadata_stream_bytes(entry, piece, &bytes) || bytes > piece->length)
+        return false;
+    *around = piece->length - bytes;
+    *first = piece->offset + (piece->range ? (uint64_t)piece->range->first * size : 0);
+    return true;
+}
+
 bool shard_request_range(const struct shard_request *request, struct shard_range *range)
 {
     const struct metadata_piece *piece = request->piece;
     const struct box region = request->region;
-    const struct tensor_view *view = piece->view;
-    uint64_t first = 0, around = 0, bytes, size = dcp_dtype_size(request->entry->dtype);
+    uint64_t first, around, size = dcp_dtype_size(request->entry->dtype);
     int64_t dense[DCP_MAX_DIMS];
-    const int64_t *strides = dense;
-    if (is_packed(piece) || (!view && !metadata_is_in_stream(piece)))
+    const int64_t *strides = piece->view ? piece->view->strides : dense;
+    if (!find_elements(request->entry, piece, &first, &around))
         return false;
-    if (view) {
-        strides = view->strides;
-        first = view->data_offset + (uint64_t)view->storage_offset * size;
-    } else {
-        if (!metadata_stream_bytes(request->entry, piece, &bytes) || bytes > piece->length)
-            return false;
-        shape_strides(region.ndim, piece->sizes, dense);
-        around = piece->length - bytes;
-        first = piece->offset + (piece->range ? (uint64_t)piece->range->first * size : 0);
-    }
+    shape_strides(region.ndim, piece->sizes, dense);
     for (int32_t i = 0; i < region.ndim; i++)
         first += (uint64_t)(region.offsets[i] - piece->offsets[i]) * (uint64_t)strides[i] * size;
     *range = (struct shard_range){.offset = first, .size = shard_request_bytes(request) + around};
     return copy_is_dense(region.ndim, region.sizes, strides);
+}
+
+bool shard_span_range(const struct metadata_entry *entry, const struct metadata_piece *piece,
+                      int64_t from, int64_t end, struct shard_range *range)
+{
+    uint64_t first, around, size = dcp_dtype_size(entry->dtype);
+    if (!find_elements(entry, piece, &first, &around))
+        return false;
+    *range = (struct shard_range){.offset = first + (uint64_t)from * size,
+                                  .size = (uint64_t)(end - from) * size + around};
+    return !piece->view || copy_is_dense(entry->ndim, piece->sizes, piece->view->strides);
 }

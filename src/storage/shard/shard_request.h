@@ -57,6 +57,9 @@ uint64_t shard_request_bytes(const struct shard_request *request);
 /* Where these lie in the file, with what is around the elements in their stream, since it is not
  * known which part of that comes first; false: not in one place, or compressed. */
 bool shard_request_range(const struct shard_request *request, struct shard_range *range);
+/* The same of elements from to end - 1 of a piece. */
+bool shard_span_range(const struct metadata_entry *entry, const struct metadata_piece *piece,
+                      int64_t from, int64_t end, struct shard_range *range);
 /* Parts that a region may be read in, if enough threads share them; 1: it is read by one. */
 uint64_t shard_request_most_parts(const struct shard_request *request);
 /* Memory that lists of requests and parts take, if `divided` of these are read in parts. */
