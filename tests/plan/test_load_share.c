@@ -327,6 +327,46 @@ static void readers_read_about_equal_bytes(void **state)
     free(wishes);
 }
 
+/* What does not fit into a window is sent in about equal parts, which end at blocks of the file. */
+static void runs_are_sent_in_equal_parts(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct load_share result;
+    size_t parts = 0;
+    stored_init(&stored, 3 * 1311, 1024);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t e = 0; e < ENTRIES; e += 2)
+            wish(&wishes[r], &stored, e, (int64_t[]){0, 0}, stored.shape);
+    assert_int_equal(share(&stored, wishes, 2, &large_rules, &result), DCP_OK);
+    assert_int_equal(result.window, large_rules.receive_bytes / 2);
+    for (uint32_t reader = 0; reader < 2; reader++) {
+        struct share_cursor cursor = share_cursor_start(&result, reader);
+        struct share_window window = {0};
+        struct share_segment segment;
+        while (cursor.run < result.run_count) {
+            window = (struct share_window){0};
+            while (share_window_next(&result, &stored.metadata, &window, &cursor, &segment)) {
+                const struct share_run *run = segment.run;
+                const struct share_region *region = &result.regions[run->region];
+                uint64_t start = stored.pieces[region->entry][region->piece].offset / 4096 + 1;
+                int64_t rest = (run->end - run->from) * 4, size = (segment.end - segment.from) * 4;
+                if (rest <= (int64_t)result.window)
+                    continue;
+                int64_t even = rest / ((rest - 1) / (int64_t)result.window + 1);
+                assert_in_range(size, even - (128 << 10), even + (128 << 10));
+                if (segment.end < run->end)
+                    assert_int_equal((start * 4096 + (uint64_t)segment.end * 4) % (64 << 10), 0);
+                parts++;
+            }
+        }
+    }
+    assert_true(parts >= 4);
+    load_share_free(&result);
+    free(wishes);
+}
+
 static size_t count_runs(const struct stored *stored, struct wishes *wishes,
                          const struct share_rules *rules, size_t *summed)
 {
@@ -849,6 +889,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_gets_its_wishes_once),
         cmocka_unit_test(readers_read_about_equal_bytes),
+        cmocka_unit_test(runs_are_sent_in_equal_parts),
         cmocka_unit_test(records_are_cut_where_they_can_be_checked),
         cmocka_unit_test(ranges_of_streams_are_cut_likewise),
         cmocka_unit_test(everyone_gets_what_others_hold),

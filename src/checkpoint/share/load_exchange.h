@@ -17,10 +17,17 @@
 #define PREFETCH_BUFFERS       3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)
 
-/* Reads elements from to end - 1 of one of this rank's runs, in order from run to run, into dense
- * memory, in the stored dtype. By one thread at a time. */
-typedef dcp_status (*run_reader)(void *context, const struct share_run *run, int64_t from,
-                                 int64_t end, unsigned char *bytes);
+/* Elements from to end - 1 of a run. */
+struct share_span {
+    const struct share_run *run;
+    int64_t from;
+    int64_t end;
+};
+
+/* Reads a span of one of this rank's runs, in order from run to run, into dense memory, in the
+ * stored dtype. next: the span that it reads then; NULL: none. By one thread at a time. */
+typedef dcp_status (*run_reader)(void *context, const struct share_span *span,
+                                 const struct share_span *next, unsigned char *bytes);
 
 /* Receives an object of this rank's plan: its stream, as stored. */
 typedef dcp_status (*object_taker)(void *context, const struct read_item *item,

@@ -181,17 +181,32 @@ static dcp_status copy_elements(struct stored_runs *runs, const struct share_run
     return DCP_OK;
 }
 
-static dcp_status read_elements(void *context, const struct share_run *run, int64_t from,
-                                int64_t end, unsigned char *bytes)
+/* Announces what is read after a span, from where it is read as it lies. */
+static void foresee_span(struct stored_runs *runs, const struct share_span *next)
+{
+    const struct share_region *region = &runs->share->regions[next->run->region];
+    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    const struct box piece = share_piece_box(entry, region->piece);
+    if (region->striped || box_run(piece, region->box) < box_volume(region->box))
+        return;
+    int64_t first = box_position(piece, region->box, 0);
+    shard_piece_foresee(runs->piece, entry, &entry->pieces[region->piece], first + next->from,
+                        first + next->end);
+}
+
+static dcp_status read_elements(void *context, const struct share_span *span,
+                                const struct share_span *next, unsigned char *bytes)
 {
     struct stored_runs *runs = context;
-    const struct share_region *region = &runs->share->regions[run->region];
+    const struct share_region *region = &runs->share->regions[span->run->region];
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
-    RETURN_IF_ERROR(open_for(runs, run));
+    RETURN_IF_ERROR(open_for(runs, span->run));
     if (region->striped)
-        return copy_elements(runs, run, from, end, bytes);
-    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, from, end, bytes));
-    runs->bytes += (uint64_t)(end - from) * size;
+        return copy_elements(runs, span->run, span->from, span->end, bytes);
+    if (next)
+        foresee_span(runs, next);
+    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, span->from, span->end, bytes));
+    runs->bytes += (uint64_t)(span->end - span->from) * size;
     return DCP_OK;
 }
 
@@ -246,15 +261,16 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
     return status;
 }
 
-static dcp_status read_stream(void *context, const struct share_run *run, int64_t from, int64_t end,
-                              unsigned char *bytes)
+static dcp_status read_stream(void *context, const struct share_span *span,
+                              const struct share_span *next, unsigned char *bytes)
 {
     const struct stored_runs *runs = context;
     const struct metadata_piece *piece;
-    const struct metadata_entry *entry = entry_of(runs, run, &piece);
+    const struct metadata_entry *entry = entry_of(runs, span->run, &piece);
+    (void)next;
     return shard_read_stored(runs->sharing->reader, entry, piece,
-                             runs->sharing->options->verification, (uint64_t)from,
-                             (size_t)(end - from), bytes);
+                             runs->sharing->options->verification, (uint64_t)span->from,
+                             (size_t)(span->end - span->from), bytes);
 }
 
 static dcp_status take_object(void *context, const struct read_item *item,

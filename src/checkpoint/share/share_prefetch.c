@@ -39,56 +39,86 @@ static size_t align(size_t place)
     return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Segments that are read together. */
-struct stretch {
-    const struct share_run *run; /* NULL: none yet */
-    int64_t from;
-    int64_t end;
-    unsigned char *bytes;
-};
-
-static dcp_status read_stretch(struct share_prefetch *prefetch, const struct stretch *stretch)
-{
-    if (!stretch->run)
-        return DCP_OK;
-    return prefetch->exchange->read(prefetch->exchange->read_context, stretch->run, stretch->from,
-                                    stretch->end, stretch->bytes);
-}
-
 static size_t element_size(const struct share_prefetch *prefetch, const struct share_run *run)
 {
     const struct share_region *region = &prefetch->share->regions[run->region];
     return share_element_size(&prefetch->exchange->metadata->entries[region->entry]);
 }
 
+/* How far a buffer has been filled. */
+struct filling {
+    struct share_cursor cursor;
+    struct share_window window;
+    size_t window_place;
+};
+
+/* The next segment of the windows that fit into a buffer; false: there is none. */
+static bool next_segment(const struct share_prefetch *prefetch, struct filling *filling,
+                         struct share_segment *segment)
+{
+    const struct load_share *share = prefetch->share;
+    while (!share_window_next(share, prefetch->exchange->metadata, &filling->window,
+                              &filling->cursor, segment)) {
+        filling->window_place = align(filling->window_place + filling->window.bytes);
+        if (!filling->window.begun || filling->window_place + share->window > prefetch->buffer_size)
+            return false;
+        filling->window = (struct share_window){0};
+    }
+    return true;
+}
+
+/* Segments that are read together. */
+struct stretch {
+    struct share_span span;
+    size_t place; /* in the buffer */
+    size_t size;
+};
+
+static bool next_stretch(const struct share_prefetch *prefetch, struct filling *filling,
+                         struct stretch *stretch)
+{
+    struct filling after = *filling;
+    struct share_segment segment;
+    *stretch = (struct stretch){.size = 0};
+    while (next_segment(prefetch, &after, &segment)) {
+        struct share_span *span = &stretch->span;
+        size_t place = after.window_place + segment.place;
+        if (span->run && (span->run != segment.run || stretch->place + stretch->size != place))
+            break;
+        if (!span->run)
+            *stretch = (struct stretch){{segment.run, segment.from, segment.end}, place, 0};
+        span->end = segment.end;
+        stretch->size += (size_t)(segment.end - segment.from) * element_size(prefetch, segment.run);
+        *filling = after;
+    }
+    return stretch->span.run != NULL;
+}
+
+/* The first one of the next buffer, without filling it. */
+static bool peek_stretch(const struct share_prefetch *prefetch, struct stretch *stretch)
+{
+    struct filling filling = {.cursor = prefetch->cursor};
+    return next_stretch(prefetch, &filling, stretch);
+}
+
 /* Fills a buffer with as many windows as fit. */
 static dcp_status fill_buffer(struct share_prefetch *prefetch, unsigned char *buffer)
 {
-    struct stretch stretch = {0};
-    size_t place = 0;
-    while (place + prefetch->share->window <= prefetch->buffer_size) {
-        struct share_window window = {0};
-        struct share_segment segment;
-        while (share_window_next(prefetch->share, prefetch->exchange->metadata, &window,
-                                 &prefetch->cursor, &segment)) {
-            unsigned char *bytes = buffer + place + segment.place;
-            size_t size = element_size(prefetch, segment.run);
-            if (stretch.run == segment.run &&
-                stretch.bytes + (size_t)(stretch.end - stretch.from) * size == bytes) {
-                stretch.end = segment.end;
-                continue;
-            }
-            RETURN_IF_ERROR(read_stretch(prefetch, &stretch));
-            stretch = (struct stretch){segment.run, segment.from, segment.end, bytes};
-        }
-        if (!window.begun)
-            break;
-        place = align(place + window.bytes);
+    const struct load_exchange *exchange = prefetch->exchange;
+    struct filling filling = {.cursor = prefetch->cursor};
+    struct stretch stretch, next;
+    bool more = next_stretch(prefetch, &filling, &stretch);
+    while (more) {
+        more = next_stretch(prefetch, &filling, &next);
+        prefetch->cursor = filling.cursor;
+        bool known = more || peek_stretch(prefetch, &next);
+        RETURN_IF_ERROR(exchange->read(exchange->read_context, &stretch.span,
+                                       known ? &next.span : NULL, buffer + stretch.place));
+        stretch = next;
     }
-    RETURN_IF_ERROR(read_stretch(prefetch, &stretch));
-    if (prefetch->cursor.run < prefetch->share->run_count || !prefetch->exchange->end)
+    if (prefetch->cursor.run < prefetch->share->run_count || !exchange->end)
         return DCP_OK;
-    return prefetch->exchange->end(prefetch->exchange->read_context);
+    return exchange->end(exchange->read_context);
 }
 
 static void note_filled(struct share_prefetch *prefetch, dcp_status status)

@@ -86,12 +86,13 @@ struct held_runs {
     const struct load_share *share;
 };
 
-static dcp_status read_held(void *context, const struct share_run *run, int64_t from, int64_t end,
-                            unsigned char *bytes)
+static dcp_status read_held(void *context, const struct share_span *span,
+                            const struct share_span *next, unsigned char *bytes)
 {
     const struct held_runs *held = context;
-    const struct share_region *region = &held->share->regions[run->region];
-    dcp_status status = read_run(held->transfer, region, from, end, bytes);
+    const struct share_region *region = &held->share->regions[span->run->region];
+    dcp_status status = read_run(held->transfer, region, span->from, span->end, bytes);
+    (void)next;
     return status == DCP_OK
                ? DCP_OK
                : error_prefix(status, "%s", held->transfer->whole->entries[region->entry].name);

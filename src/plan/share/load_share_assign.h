@@ -33,6 +33,12 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
 int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
                          uint64_t bytes);
 
+/* Where a segment from an element on ends that has `count` elements, and up to a block more, so
+ * that what follows is read around the page cache as well. `most` elements if that is too many, or
+ * not in one place of the file. */
+int64_t share_choose_end(const struct metadata *metadata, const struct share_region *region,
+                         int64_t from, int64_t count, int64_t most);
+
 /* Sets the share's window, when its runs are in order. */
 dcp_status load_share_choose_window(struct load_share *share, const struct metadata *metadata,
                                     const struct share_rules *rules);

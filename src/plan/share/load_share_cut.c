@@ -7,6 +7,8 @@
  * cost nothing; at others a block is read twice to be checked. */
 #define CUT_BLOCK ((uint64_t)1 << 20)
 #define DATA_PAGE ((uint64_t)4096)
+/* The largest block with a checksum. */
+#define END_BLOCK ((uint64_t)64 << 10)
 
 static const struct metadata_piece *piece_of(const struct metadata *metadata,
                                              const struct share_region *region)
@@ -82,8 +84,8 @@ static uint64_t data_start(const struct metadata_piece *piece, uint64_t element_
     return (piece->offset / DATA_PAGE + 1) * DATA_PAGE + before;
 }
 
-int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
-                         uint64_t bytes)
+/* Where the first element of a region, or the piece's element in its place, is in the file. */
+static uint64_t region_start(const struct metadata *metadata, const struct share_region *region)
 {
     const struct metadata_entry *entry = &metadata->entries[region->entry];
     const struct metadata_piece *piece = piece_of(metadata, region);
@@ -91,9 +93,29 @@ int64_t share_choose_cut(const struct metadata *metadata, const struct share_reg
     for (int32_t i = 0; i < region->box.ndim; i++)
         before = before * piece->sizes[i] + region->box.offsets[i] - piece->offsets[i];
     uint64_t size = dcp_dtype_size(entry->dtype);
-    uint64_t start = data_start(piece, size) + (uint64_t)before * size;
+    return data_start(piece, size) + (uint64_t)before * size;
+}
+
+int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
+                         uint64_t bytes)
+{
+    uint64_t size = dcp_dtype_size(metadata->entries[region->entry].dtype);
+    uint64_t start = region_start(metadata, region);
     uint64_t place = (start + bytes + CUT_BLOCK / 2) / CUT_BLOCK * CUT_BLOCK;
     uint64_t cut = place > start ? (place - start) / size : 0;
     uint64_t volume = (uint64_t)box_volume(region->box);
     return (int64_t)(cut < volume ? cut : volume);
+}
+
+int64_t share_choose_end(const struct metadata *metadata, const struct share_region *region,
+                         int64_t from, int64_t count, int64_t most)
+{
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    const struct box piece = share_piece_box(entry, region->piece);
+    if (!entry->is_tensor || box_run(piece, region->box) < box_volume(region->box))
+        return from + most;
+    uint64_t size = dcp_dtype_size(entry->dtype), start = region_start(metadata, region);
+    uint64_t place = (start + (uint64_t)(from + count) * size + END_BLOCK - 1) / END_BLOCK;
+    int64_t end = (int64_t)((place * END_BLOCK - start) / size);
+    return end > from && end - from <= most ? end : from + most;
 }

@@ -13,6 +13,15 @@ struct share_cursor share_cursor_start(const struct load_share *share, uint32_t 
     return (struct share_cursor){.run = share->first[reader]};
 }
 
+/* Where the next segment of a run ends, of which not all has room: parts are about equal, so that
+ * each is read in large pieces. */
+static int64_t segment_end(const struct load_share *share, const struct metadata *metadata,
+                           const struct share_run *run, int64_t from, int64_t room)
+{
+    int64_t rest = run->end - from, parts = (rest - 1) / room + 1;
+    return share_choose_end(metadata, &share->regions[run->region], from, rest / parts, room);
+}
+
 bool share_window_next(const struct load_share *share, const struct metadata *metadata,
                        struct share_window *window, struct share_cursor *cursor,
                        struct share_segment *segment)
@@ -28,8 +37,12 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
     if (place > share->window || share->window - place < size)
         return false;
     int64_t room = (int64_t)((share->window - place) / size);
-    int64_t from = cursor->element > run->from ? cursor->element : run->from;
-    int64_t end = run->end - from < room ? run->end : from + room;
+    int64_t from = cursor->element > run->from ? cursor->element : run->from, end = run->end;
+    if (end - from > room) {
+        if (place > share->window / 2)
+            return false;
+        end = segment_end(share, metadata, run, from, room);
+    }
     *segment = (struct share_segment){run, from, end, place};
     window->begun = true;
     window->set = region->set;
