@@ -173,7 +173,10 @@ static void test_other_forms_are_refused_by_name(void **state)
 
 /* ---- files from before PyTorch 1.6 ---- */
 
-#define LEGACY_MAGIC   "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+#define LEGACY_MAGIC "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+/* Of protocol 4 or 5. */
+#define LEGACY_MAGIC_FRAMED                                                                        \
+    "\x80\x05\x95\x0d\0\0\0\0\0\0\0\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 #define LEGACY_VERSION "\x80\x02M\xe9\x03."
 #define LEGACY_SYSTEM  "\x80\x02}."
 /* {"w": two floats of the storage "0", a view of it of the size that follows} */
@@ -216,6 +219,14 @@ static void test_legacy_files_are_checked(void **state)
     metadata_free(&metadata);
     for (size_t size = 15; size < sizeof good - 1; size++)
         expect_legacy(good, size, "");
+    static const char framed[] =
+        LEGACY_MAGIC_FRAMED LEGACY_VERSION LEGACY_SYSTEM LEGACY_VALUE("\x02", "N")
+            LEGACY_KEYS LEGACY_DATA;
+    assert_int_equal(pt_decode(byte_source_memory(framed, sizeof framed - 1), "x.pt", &metadata),
+                     DCP_OK);
+    assert_int_equal(metadata.count, 1);
+    assert_int_equal(metadata.entries[0].pieces->view->data_offset, sizeof framed - 1 - 8);
+    metadata_free(&metadata);
     expect_refused(LEGACY_MAGIC "\x80\x02K\x05.", 20, DCP_ERR_UNSUPPORTED, "another version");
     EXPECT(HEAD LEGACY_VALUE("\x03", "N") LEGACY_KEYS LEGACY_DATA, "reaches beyond the file");
     EXPECT(HEAD LEGACY_VALUE("\x02", "N") LEGACY_KEYS "\x03\0\0\0\0\0\0\0"

@@ -43,16 +43,17 @@ dcp_status pt_decode(struct byte_source source, const char *file_name, struct me
 dcp_status pt_decode_parts(struct byte_source source, const char *file_name, bool local_parts,
                            struct metadata *metadata)
 {
-    bool legacy;
+    size_t magic_size;
     metadata_init(metadata);
-    RETURN_IF_ERROR(pt_recognize(&source, &legacy));
+    RETURN_IF_ERROR(pt_recognize(&source, &magic_size));
     struct pt_file *file = memory_allocate_zeroed(1, sizeof *file);
     if (file == NULL)
         return error_no_memory(sizeof *file, "an open file");
     file->local_parts = local_parts;
     metadata->attachment = file;
     metadata->free_attachment = free_file;
-    dcp_status status = legacy ? pt_legacy_open(source, file) : open_archive(source, file);
+    dcp_status status =
+        magic_size != 0 ? pt_legacy_open(source, magic_size, file) : open_archive(source, file);
     if (status == DCP_OK)
         status = pt_flatten(file, file_name, metadata);
     if (status != DCP_OK)
@@ -62,9 +63,9 @@ dcp_status pt_decode_parts(struct byte_source source, const char *file_name, boo
 
 dcp_status pt_has_records(struct byte_source source, bool *has)
 {
-    bool legacy = false;
-    dcp_status status = pt_recognize(&source, &legacy);
-    *has = !legacy;
+    size_t magic_size = 0;
+    dcp_status status = pt_recognize(&source, &magic_size);
+    *has = magic_size == 0;
     return status;
 }
 

@@ -18,13 +18,12 @@ struct pt_file {
     bool local_parts; /* a DTensor is the tensor that the file has of it */
 };
 
-/* Refuses, by name, files that are neither zip archives nor of the legacy form. */
-dcp_status pt_recognize(const struct byte_source *source, bool *legacy);
-/* Legacy files begin with so many bytes by which they are recognized. */
-enum { PT_LEGACY_MAGIC_SIZE = 15 };
+/* Refuses, by name, files that are neither zip archives nor of the legacy form. *magic_size: of the
+ * pickle by which a legacy file is recognized; 0: it is a zip archive. */
+dcp_status pt_recognize(const struct byte_source *source, size_t *magic_size);
 /* Opens a legacy file: fills in archive, pickle, document and record. Also after a failure, all of
  * them are to be given back. */
-dcp_status pt_legacy_open(struct byte_source source, struct pt_file *file);
+dcp_status pt_legacy_open(struct byte_source source, size_t magic_size, struct pt_file *file);
 /* Fills in entries and files of the metadata. */
 dcp_status pt_flatten(const struct pt_file *file, const char *file_name, struct metadata *metadata);
 

@@ -25,7 +25,8 @@ struct legacy_storage {
 struct legacy {
     struct pt_file *file;
     struct byte_source source;
-    size_t size;     /* of the bytes that are looked at, file->pickle */
+    size_t size; /* of the bytes that are looked at, file->pickle */
+    size_t magic_size;
     size_t position; /* of the next pickle in them */
     struct pickle_document keys;
     struct name_table by_key;
@@ -69,7 +70,7 @@ static dcp_status skip_system(struct legacy *legacy)
 
 static dcp_status read_pickles(struct legacy *legacy)
 {
-    legacy->position = PT_LEGACY_MAGIC_SIZE;
+    legacy->position = legacy->magic_size;
     RETURN_IF_ERROR(check_version(legacy));
     RETURN_IF_ERROR(skip_system(legacy));
     legacy->file->record_offset = legacy->position;
@@ -245,9 +246,9 @@ static dcp_status place_storages(struct legacy *legacy)
     return DCP_OK;
 }
 
-dcp_status pt_legacy_open(struct byte_source source, struct pt_file *file)
+dcp_status pt_legacy_open(struct byte_source source, size_t magic_size, struct pt_file *file)
 {
-    struct legacy legacy = {.file = file, .source = source};
+    struct legacy legacy = {.file = file, .source = source, .magic_size = magic_size};
     name_table_init(&legacy.by_key);
     dcp_status status = find_pickles(&legacy);
     if (status == DCP_OK)

@@ -20,12 +20,17 @@ static bool has_at(const struct head *head, size_t offset, const void *bytes, si
     return offset + size <= head->size && memcmp(head->bytes + offset, bytes, size) == 0;
 }
 
-/* A pickle of the number 0x1950a86a20f9469cfc6c, of any protocol: PT_LEGACY_MAGIC_SIZE bytes. */
-static bool is_legacy(const struct head *head)
+/* The size of a pickle of the number 0x1950a86a20f9469cfc6c, of any protocol: from 4 on it has a
+ * frame. 0: it is none. */
+static size_t legacy_magic_size(const struct head *head)
 {
     static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
                                           0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e};
-    return head->size > 2 && head->bytes[0] == 0x80 && has_at(head, 2, magic, sizeof magic);
+    static const unsigned char frame[] = {0x95, sizeof magic, 0, 0, 0, 0, 0, 0, 0};
+    size_t begin = has_at(head, 2, frame, sizeof frame) ? 2 + sizeof frame : 2;
+    bool found =
+        head->size > 2 && head->bytes[0] == 0x80 && has_at(head, begin, magic, sizeof magic);
+    return found ? begin + sizeof magic : 0;
 }
 
 static bool is_pickle(const struct head *head)
@@ -54,13 +59,13 @@ static const char *name_form(const struct head *head)
     return NULL;
 }
 
-dcp_status pt_recognize(const struct byte_source *source, bool *legacy)
+dcp_status pt_recognize(const struct byte_source *source, size_t *magic_size)
 {
     struct head head = {.file_size = source->size};
     head.size = source->size < HEAD_SIZE ? (size_t)source->size : HEAD_SIZE;
     RETURN_IF_ERROR(byte_source_read(source, 0, head.bytes, head.size));
-    *legacy = is_legacy(&head);
-    if (*legacy || has_at(&head, 0, "PK\3\4", 4))
+    *magic_size = legacy_magic_size(&head);
+    if (*magic_size != 0 || has_at(&head, 0, "PK\3\4", 4))
         return DCP_OK;
     const char *form = name_form(&head);
     if (form != NULL)
