@@ -22,27 +22,35 @@
 enum { TENSORS = 7, ROWS = 1200, COLUMNS = 1531 };
 #define BYTES ((size_t)ROWS * COLUMNS * sizeof(float))
 
+struct kind {
+    int count;
+    int64_t rows;
+};
+
+static const struct kind several = {TENSORS, ROWS}, huge = {1, 3 * ROWS};
+
 struct tensors {
     dcp_state *root;
+    struct kind kind;
     float *values[TENSORS];
 };
 
 /* The rows from `first` on, of all columns, or the columns from `first` on, of all rows. */
-static void make_tensors(struct tensors *tensors, int64_t first, bool columns)
+static void make_tensors(struct tensors *tensors, struct kind kind, int64_t first, bool columns)
 {
-    tensors->root = dcp_state_new();
-    for (int t = 0; t < TENSORS; t++) {
+    *tensors = (struct tensors){.root = dcp_state_new(), .kind = kind};
+    for (int t = 0; t < kind.count; t++) {
         char name[8];
         snprintf(name, sizeof name, "t%d", t);
-        tensors->values[t] = calloc(1, BYTES);
+        tensors->values[t] = calloc((size_t)kind.rows * COLUMNS, sizeof(float));
         assert_non_null(tensors->values[t]);
         const dcp_tensor tensor = {
             .dtype = DCP_F32,
             .sharded = true,
             .ndim = 2,
-            .global_shape = {ROWS, COLUMNS},
+            .global_shape = {kind.rows, COLUMNS},
             .offsets = {columns ? 0 : first, columns ? first : 0},
-            .sizes = {columns ? ROWS : ROWS - first, columns ? COLUMNS - first : COLUMNS},
+            .sizes = {columns ? kind.rows : kind.rows - first, columns ? COLUMNS - first : COLUMNS},
             .data = tensors->values[t]};
         dcp_state_tensor(tensors->root, name, &tensor);
     }
@@ -52,7 +60,7 @@ static void make_tensors(struct tensors *tensors, int64_t first, bool columns)
 static void free_tensors(struct tensors *tensors)
 {
     dcp_state_free(tensors->root);
-    for (int t = 0; t < TENSORS; t++)
+    for (int t = 0; t < tensors->kind.count; t++)
         free(tensors->values[t]);
 }
 
@@ -61,24 +69,30 @@ static float value(int tensor, int64_t row, int64_t column)
     return (float)(tensor * 1000000 + row * COLUMNS + column);
 }
 
-static struct simulated_file_system *disk_with_tensors(dcp_file_layout files)
+static struct simulated_file_system *disk_with(struct kind kind, dcp_file_layout files)
 {
     struct simulated_file_system *fs = simulated_new();
     const dcp_save_options options = {.storage = simulated_storage(fs), .files = files};
     struct tensors saved;
-    make_tensors(&saved, 0, false);
-    for (int t = 0; t < TENSORS; t++)
-        for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++)
+    make_tensors(&saved, kind, 0, false);
+    for (int t = 0; t < kind.count; t++)
+        for (int64_t i = 0; i < kind.rows * COLUMNS; i++)
             saved.values[t][i] = value(t, 0, i);
     assert_int_equal(dcp_save(saved.root, PATH, &options), DCP_OK);
     free_tensors(&saved);
     return fs;
 }
 
+static struct simulated_file_system *disk_with_tensors(dcp_file_layout files)
+{
+    return disk_with(several, files);
+}
+
 static void check_values(const struct tensors *loaded, int64_t first, bool columns)
 {
-    int64_t width = columns ? COLUMNS - first : COLUMNS, height = columns ? ROWS : ROWS - first;
-    for (int t = 0; t < TENSORS; t++)
+    int64_t rows = loaded->kind.rows;
+    int64_t width = columns ? COLUMNS - first : COLUMNS, height = columns ? rows : rows - first;
+    for (int t = 0; t < loaded->kind.count; t++)
         for (int64_t i = 0; i < width * height; i++)
             if (loaded->values[t][i] !=
                 value(t, i / width + (columns ? 0 : first), i % width + (columns ? first : 0)))
@@ -95,7 +109,7 @@ static long load(struct simulated_file_system *fs, int64_t first, bool columns, 
                                       .io = DCP_IO_RING | DCP_IO_DIRECT,
                                       .verification = verification};
     struct tensors loaded;
-    make_tensors(&loaded, first, columns);
+    make_tensors(&loaded, several, first, columns);
     assert_int_equal(dcp_load(loaded.root, PATH, &options, NULL), DCP_OK);
     check_values(&loaded, first, columns);
     free_tensors(&loaded);
@@ -125,6 +139,7 @@ static void the_next_file_is_under_way(void **state)
 /* What two ranks read for each other: all columns, and those from `first` on. */
 struct pair {
     const dcp_storage *storage;
+    struct kind kind;
     int64_t first;
     uint64_t bytes_read[2];
 };
@@ -140,7 +155,7 @@ static dcp_status load_columns(struct rank *self)
                                       .io = DCP_IO_RING | DCP_IO_DIRECT,
                                       .figures = &figures};
     struct tensors loaded;
-    make_tensors(&loaded, first, true);
+    make_tensors(&loaded, pair->kind, first, true);
     dcp_status status = dcp_load(loaded.root, PATH, &options, NULL);
     if (status == DCP_OK)
         check_values(&loaded, first, true);
@@ -149,23 +164,33 @@ static dcp_status load_columns(struct rank *self)
     return status;
 }
 
+static void load_as_pair(struct simulated_file_system *fs, struct kind kind, int64_t first)
+{
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    struct pair pair = {.storage = &storage, .kind = kind, .first = first};
+    uint64_t bytes = (uint64_t)kind.count * (uint64_t)kind.rows * COLUMNS * sizeof(float);
+    ranks_must(2, PATH, load_columns, &pair);
+    assert_in_range(pair.bytes_read[0] + pair.bytes_read[1], bytes, bytes + bytes / 100);
+    assert_in_range(transfer_watch_at_once(), 3, 4);
+}
+
 /* Of stripes, or of what both ranks want all of: two pieces at a time; what follows them is in the
- * same tensor or in the next one. */
+ * next tensor, or in the same one, and is not begun twice. */
 static void what_is_read_next_for_others_is_under_way(void **state)
 {
     static const int64_t firsts[] = {700, 0};
-    struct simulated_file_system *fs = disk_with_tensors(DCP_FILES_PER_RANK);
+    struct simulated_file_system *of_several = disk_with(several, DCP_FILES_PER_RANK);
+    struct simulated_file_system *of_one = disk_with(huge, DCP_FILES_PER_RANK);
     (void)state;
     for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
-        const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
-        struct pair pair = {.storage = &storage, .first = firsts[i]};
-        ranks_must(2, PATH, load_columns, &pair);
-        assert_in_range(pair.bytes_read[0] + pair.bytes_read[1], TENSORS * BYTES,
-                        TENSORS * BYTES + TENSORS * BYTES / 100);
-        assert_in_range(transfer_watch_at_once(), 3, 4);
+        load_as_pair(of_several, several, firsts[i]);
         assert_true(transfer_watch_overtaken() >= TENSORS - 2);
+        assert_int_equal(transfer_watch_count(true).count, 4 * TENSORS);
+        load_as_pair(of_one, huge, firsts[i]);
+        assert_int_equal(transfer_watch_count(true).count, 12);
     }
-    simulated_free(fs);
+    simulated_free(of_several);
+    simulated_free(of_one);
 }
 
 /* The rows from 300 on of three tensors. Returns the bytes read; 0: the load failed. */
@@ -193,7 +218,7 @@ static void an_early_failure_changes_nothing(void **state)
     struct tensors loaded;
     size_t survived = 0;
     (void)state;
-    make_tensors(&loaded, 300, false);
+    make_tensors(&loaded, several, 300, false);
     uint64_t usual = load_some(fs, &loaded);
     bool reached = true;
     assert_true(usual > 0);
@@ -220,7 +245,7 @@ static void missing_memory_is_an_error(void **state)
     struct tensors loaded;
     bool reached = true;
     (void)state;
-    make_tensors(&loaded, 0, false);
+    make_tensors(&loaded, several, 0, false);
     for (long n = 1; reached; n += 1 + n / 16) {
         failing_allocator_install(n, false);
         dcp_status status = dcp_load(loaded.root, PATH, &options, NULL);

@@ -240,8 +240,8 @@ static dcp_status read_dense_span(struct shard_piece *opened, struct box region,
                               read_region(&item->source, &flat, &from, &size, &to));
 }
 
-dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
-                                 int64_t end, void *elements)
+static dcp_status read_span(struct shard_piece *opened, struct box region, int64_t from,
+                            int64_t end, void *elements)
 {
     const struct metadata_entry *entry = opened->item.entry;
     const struct box stored = {entry->ndim, opened->item.piece->offsets, opened->item.piece->sizes};
@@ -260,12 +260,19 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
     return DCP_OK;
 }
 
+dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
+                                 int64_t end, void *elements)
+{
+    dcp_status status = read_span(opened, region, from, end, elements);
+    opened->item.checked.next = NULL; /* it has begun */
+    return status;
+}
+
 void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
                          const struct metadata_piece *piece, int64_t from, int64_t end)
 {
     struct stored_item *item = &opened->item;
     struct shard_range *next = &opened->next;
-    item->checked.next = NULL;
     if (!item->file || piece->file != item->piece->file ||
         !shard_span_range(entry, piece, from, end, next) || next->size < SHARD_LARGE)
         return;
