@@ -25,7 +25,7 @@ struct assignment {
     uint64_t cut_size;    /* smallest part, in bytes */
     uint32_t *order;      /* the regions, the largest first */
     struct taker *takers; /* of the current region */
-    size_t run_capacity;
+    struct share_runs runs;
 };
 
 struct taker {
@@ -98,19 +98,26 @@ static int compare_takers(const void *left, const void *right)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-static dcp_status add_run(struct assignment *assignment, struct share_run run)
+dcp_status share_runs_append(struct share_runs *runs, struct share_run run)
 {
-    struct load_share *share = assignment->share;
-    if (share->run_count == assignment->run_capacity) {
-        size_t capacity = assignment->run_capacity != 0 ? 2 * assignment->run_capacity : RUNS_FIRST;
-        void *grown = memory_reallocate_array(share->runs, capacity, sizeof *share->runs);
+    if (runs->count == runs->capacity) {
+        size_t capacity = runs->capacity != 0 ? 2 * runs->capacity : RUNS_FIRST;
+        void *grown = memory_reallocate_array(runs->runs, capacity, sizeof *runs->runs);
         if (grown == NULL)
-            return error_no_memory(capacity * sizeof *share->runs, "regions to read for others");
-        share->runs = grown;
-        assignment->run_capacity = capacity;
+            return error_no_memory(capacity * sizeof *runs->runs, "regions to read for others");
+        runs->runs = grown;
+        runs->capacity = capacity;
     }
-    share->runs[share->run_count++] = run;
+    runs->runs[runs->count++] = run;
     return DCP_OK;
+}
+
+void share_runs_hand_over(struct share_runs *runs, struct load_share *share)
+{
+    memory_release(share->runs);
+    share->runs = runs->runs;
+    share->run_count = runs->count;
+    *runs = (struct share_runs){0};
 }
 
 static size_t list_takers(const struct assignment *assignment, const struct share_region *region)
@@ -134,7 +141,8 @@ static dcp_status give_whole(struct assignment *assignment, uint32_t region, siz
         if (compare_takers(&assignment->takers[i], least) < 0)
             least = &assignment->takers[i];
     assignment->loads[least->rank] += bytes_of(assignment, of);
-    return add_run(assignment, (struct share_run){region, least->rank, 0, box_volume(of->box)});
+    return share_runs_append(&assignment->runs,
+                             (struct share_run){region, least->rank, 0, box_volume(of->box)});
 }
 
 static dcp_status give_to_holder(struct assignment *assignment, uint32_t region)
@@ -144,7 +152,8 @@ static dcp_status give_to_holder(struct assignment *assignment, uint32_t region)
     if (holder >= assignment->share->rank_count)
         return dcp_error_set(DCP_ERR_GROUP, "%s is held by rank %" PRIu32,
                              assignment->metadata->entries[of->entry].name, holder);
-    return add_run(assignment, (struct share_run){region, holder, 0, box_volume(of->box)});
+    return share_runs_append(&assignment->runs,
+                             (struct share_run){region, holder, 0, box_volume(of->box)});
 }
 
 /* How many of the takers, the least loaded first, take part, and up to which level. */
@@ -179,7 +188,8 @@ static dcp_status spread(struct assignment *assignment, uint32_t region, size_t 
         if (end <= from)
             continue;
         assignment->loads[taker->rank] += (uint64_t)(end - from) * element_size(assignment, of);
-        RETURN_IF_ERROR(add_run(assignment, (struct share_run){region, taker->rank, from, end}));
+        RETURN_IF_ERROR(share_runs_append(&assignment->runs,
+                                          (struct share_run){region, taker->rank, from, end}));
         from = end;
     }
     return DCP_OK;
@@ -302,6 +312,7 @@ dcp_status load_share_assign(struct load_share *share, const struct metadata *me
             error_no_memory(share->region_count * sizeof *assignment.order, "readers of regions");
     if (status == DCP_OK)
         status = assign_regions(&assignment);
+    share_runs_hand_over(&assignment.runs, share);
     memory_release(assignment.takers);
     memory_release(assignment.order);
     return status;

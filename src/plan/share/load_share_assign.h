@@ -16,6 +16,17 @@ dcp_status share_ranks_init(struct share_ranks *ranks, const struct load_share *
 void share_ranks_free(struct share_ranks *ranks);
 size_t share_set_ranks(const struct share_ranks *ranks, const struct share_set *set);
 
+/* A growing list of runs. */
+struct share_runs {
+    struct share_run *runs;
+    size_t count;
+    size_t capacity;
+};
+
+dcp_status share_runs_append(struct share_runs *runs, struct share_run run);
+/* They become those of the share. */
+void share_runs_hand_over(struct share_runs *runs, struct load_share *share);
+
 /* Deals out the share's regions as runs, so that ranks read about equal bytes, or to those who hold
  * them; loads: by rank, bytes that they read besides, which grow. */
 dcp_status load_share_assign(struct load_share *share, const struct metadata *metadata,

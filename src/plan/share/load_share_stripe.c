@@ -12,9 +12,7 @@ struct striping {
     const struct metadata *metadata;
     uint32_t *starts; /* of each region that was assigned, the regions in its place; and the end */
     struct share_region *regions;
-    struct share_run *runs;
-    size_t run_count;
-    size_t run_capacity;
+    struct share_runs runs;
 };
 
 /* Stripes of a piece, as many as it takes for them to be small enough. */
@@ -95,20 +93,6 @@ static dcp_status replace_regions(struct striping *striping, const struct share_
     return DCP_OK;
 }
 
-static dcp_status add_run(struct striping *striping, struct share_run run)
-{
-    if (striping->run_count == striping->run_capacity) {
-        size_t capacity = striping->run_capacity != 0 ? 2 * striping->run_capacity : 64;
-        void *grown = memory_reallocate_array(striping->runs, capacity, sizeof *striping->runs);
-        if (grown == NULL)
-            return error_no_memory(capacity * sizeof *striping->runs, "stripes to read for others");
-        striping->runs = grown;
-        striping->run_capacity = capacity;
-    }
-    striping->runs[striping->run_count++] = run;
-    return DCP_OK;
-}
-
 /* Divides the stripes that begin in what one rank reads of a piece. */
 static dcp_status divide_run(struct striping *striping, const struct share_run *run)
 {
@@ -125,7 +109,7 @@ static dcp_status divide_run(struct striping *striping, const struct share_run *
                                      box_elements_before(whole->box, box, stripe.from),
                                      box_elements_before(whole->box, box, stripe.end)};
             if (part.from < part.end)
-                RETURN_IF_ERROR(add_run(striping, part));
+                RETURN_IF_ERROR(share_runs_append(&striping->runs, part));
         }
     }
     return DCP_OK;
@@ -141,7 +125,7 @@ static dcp_status divide_runs(struct striping *striping)
             continue;
         }
         run.region = striping->starts[run.region];
-        RETURN_IF_ERROR(add_run(striping, run));
+        RETURN_IF_ERROR(share_runs_append(&striping->runs, run));
     }
     return DCP_OK;
 }
@@ -157,14 +141,12 @@ dcp_status load_share_stripe(struct load_share *share, const struct metadata *me
         status = divide_runs(&striping);
     if (status == DCP_OK) {
         memory_release(share->regions);
-        memory_release(share->runs);
         share->regions = striping.regions;
         share->region_count = striping.starts[share->region_count];
-        share->runs = striping.runs;
-        share->run_count = striping.run_count;
+        share_runs_hand_over(&striping.runs, share);
     } else {
         memory_release(striping.regions);
-        memory_release(striping.runs);
+        memory_release(striping.runs.runs);
     }
     memory_release(striping.starts);
     return status;

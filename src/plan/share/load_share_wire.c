@@ -160,7 +160,7 @@ static dcp_status decode_region(struct reader *reader, const struct metadata *me
 }
 
 static dcp_status decode_runs(struct reader *reader, struct load_share *share, uint32_t region,
-                              bool is_object, size_t *capacity)
+                              bool is_object, struct share_runs *runs)
 {
     int64_t volume = box_volume(share->regions[region].box), from = 0;
     while (from < volume) {
@@ -169,23 +169,16 @@ static dcp_status decode_runs(struct reader *reader, struct load_share *share, u
         if (reader->failed || rank >= share->rank_count || end <= from || end > volume ||
             (is_object && end != volume))
             return wire_fault(reader, message, "a run is empty, or not inside its region");
-        if (share->run_count == *capacity) {
-            *capacity = *capacity != 0 ? 2 * *capacity : 64;
-            void *grown = memory_reallocate_array(share->runs, *capacity, sizeof *share->runs);
-            if (grown == NULL)
-                return error_no_memory(*capacity * sizeof *share->runs, message);
-            share->runs = grown;
-        }
-        share->runs[share->run_count++] = (struct share_run){region, rank, from, end};
+        RETURN_IF_ERROR(share_runs_append(runs, (struct share_run){region, rank, from, end}));
         from = end;
     }
     return DCP_OK;
 }
 
 static dcp_status decode_body(struct reader *reader, const struct metadata *metadata,
-                              struct load_share *share)
+                              struct load_share *share, struct share_runs *runs)
 {
-    size_t sets = wire_count(reader), capacity = 0;
+    size_t sets = wire_count(reader);
     uint32_t before = 0;
     share->sets = memory_allocate_array(sets, sizeof *share->sets);
     if (share->sets == NULL)
@@ -201,7 +194,7 @@ static dcp_status decode_body(struct reader *reader, const struct metadata *meta
         RETURN_IF_ERROR(decode_region(reader, metadata, before, share, region));
         before = region->entry;
         RETURN_IF_ERROR(decode_runs(reader, share, (uint32_t)share->region_count,
-                                    !metadata->entries[region->entry].is_tensor, &capacity));
+                                    !metadata->entries[region->entry].is_tensor, runs));
     }
     return wire_end(reader, message);
 }
@@ -215,6 +208,8 @@ dcp_status load_share_decode(const void *bytes, size_t size, const struct metada
     reader_init(&reader, bytes, size);
     RETURN_IF_ERROR(wire_begin(&reader, WIRE_LOAD_SHARE, message));
     RETURN_IF_ERROR(decode_head(&reader, rank_count, share));
-    RETURN_IF_ERROR(decode_body(&reader, metadata, share));
-    return load_share_order_runs(share, metadata);
+    struct share_runs runs = {0};
+    dcp_status status = decode_body(&reader, metadata, share, &runs);
+    share_runs_hand_over(&runs, share);
+    return status == DCP_OK ? load_share_order_runs(share, metadata) : status;
 }
