@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pieces that ranks divide by columns are read in stripes, which are sent to each rank in part. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "share_wishes.h"
+
+/* Everything is read once, and each rank gets its columns alone. */
+static void columns_come_out_of_stripes(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    const struct share_rules rules = striping(small_rules);
+    stored_init(&stored, ROWS, COLUMNS);
+    for (uint32_t ranks = 2; ranks <= 5; ranks++)
+        for (int64_t overlap = 0; overlap < 3; overlap++) {
+            struct load_share result;
+            struct counts *counts = calloc(1, sizeof *counts);
+            memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+            for (uint32_t e = 0; e < ENTRIES; e++)
+                wish_columns(wishes, &stored, e, ranks, overlap);
+            wish(&wishes[ranks], &stored, 1, (int64_t[]){0, 0}, stored.shape);
+            assert_int_equal(share(&stored, wishes, ranks + 1, &rules, &result), DCP_OK);
+            assert_int_equal(count_striped(&result), result.region_count);
+            for (uint32_t r = 0; r <= ranks; r++)
+                check_rank(&result, &stored, &wishes[r], r);
+            count_windows(&result, &stored, 0, counts);
+            for (int e = 0; e < ENTRIES; e++)
+                for (int i = 0; i < ROWS * COLUMNS; i++)
+                    assert_int_equal(counts->read[e][i], 1);
+            load_share_free(&result);
+            free(counts);
+        }
+    free(wishes);
+}
+
+/* Each reader takes a stripe to its end before it begins another, its own part first, and the
+ * others in their order from there on. */
+static void check_order(const struct load_share *share, const struct stored *stored, uint32_t ranks)
+{
+    for (uint32_t reader = 0; reader < ranks; reader++) {
+        uint32_t distance = ranks - 1;
+        int64_t end = 0;
+        for (uint32_t at = share->first[reader]; at < share->run_count; at = share->next[at]) {
+            const struct share_run *run = &share->runs[at];
+            const struct share_region *region = &share->regions[run->region];
+            const struct share_stripe stripe =
+                share_stripe_of(&stored->metadata, region, run->from);
+            uint64_t bytes = (uint64_t)(stripe.end - stripe.from) * 4;
+            uint32_t class = share->sets[region->set].classes[0];
+            distance = (distance + 1) % ranks;
+            assert_int_equal(class, (share->class_of[reader] + distance) % ranks);
+            assert_true(distance == 0 || stripe.end == end);
+            assert_in_range(bytes, SHARE_STRIPE / 2, SHARE_STRIPE_MOST);
+            end = stripe.end;
+        }
+        assert_int_equal(distance, ranks - 1);
+    }
+}
+
+static void stripes_are_read_evenly(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules = striping(large_rules);
+    const uint64_t all = 60000 * UINT64_C(4096);
+    uint64_t loads[RANKS_MOST];
+    struct load_share result;
+    stored_init(&stored, 60000, 1024);
+    wish_columns(wishes, &stored, 0, 4, 0);
+    for (int way = 0; way < 3; way++) { /* checked by blocks, not checked, checked by records */
+        rules.blocks = way == 0;
+        rules.verification = way == 1 ? DCP_VERIFY_NONE : DCP_VERIFY_ALL;
+        assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+        assert_int_equal(result.bytes_distinct, all);
+        assert_int_equal(result.bytes_wanted, 4 * all);
+        assert_in_range(result.bytes_exchanged, all - all / 4, all - all / 4 + PIECES);
+        assert_true(result.window < SHARE_STRIPE_MOST / 4 + 64);
+        check_order(&result, &stored, 4);
+        fill_loads(&result, &stored, loads);
+        for (int r = 0; r < 4 && way < 2; r++)
+            assert_in_range(loads[r], all / 4 - all / 32, all / 4 + all / 32);
+        size_t readers = 0;
+        for (int r = 0; r < 4; r++)
+            readers += loads[r] != 0;
+        assert_int_equal(readers, way < 2 ? 4 : PIECES);
+        for (size_t i = 0; i < result.run_count; i++)
+            assert_false(share_run_is_summed(&result, &stored.metadata, &result.runs[i],
+                                             rules.verification));
+        load_share_free(&result);
+    }
+    stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;
+    rules = striping(large_rules);
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    for (size_t i = 0; i < result.run_count; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_true(result.regions[result.runs[i].region].piece !=
+                            result.regions[result.runs[j].region].piece ||
+                        result.runs[i].reader == result.runs[j].reader);
+    load_share_free(&result);
+    free(wishes);
+}
+
+/* Where ranks read their parts well by themselves, or not all is wanted, or by one rank. */
+static void other_pieces_are_not_striped(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules;
+    struct load_share result;
+    stored_init(&stored, 60000, 1024);
+    wish_columns(wishes, &stored, 0, 4, 8);
+    for (int way = 0; way < 4; way++) {
+        rules = striping(large_rules);
+        rules.long_run = way == 0 ? 0 : way == 1 ? 16 : rules.long_run;
+        rules.cut_size = way == 2 ? (uint64_t)1 << 30 : rules.cut_size;
+        if (way == 3) {
+            memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+            wish_columns(wishes, &stored, 0, 4, -1);
+        }
+        assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+        assert_int_equal(count_striped(&result), 0);
+        load_share_free(&result);
+    }
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    for (int64_t c = 0; c < 4; c++)
+        wish(&wishes[0], &stored, 0, (int64_t[]){0, 256 * c}, (int64_t[]){60000, 256});
+    rules = striping(large_rules);
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, 0);
+    load_share_free(&result);
+    wish_columns(wishes, &stored, 2, 4, 0); /* which others want is striped all the same */
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    assert_int_equal(count_striped(&result), 4 * PIECES);
+    load_share_free(&result);
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    stored_init(&stored, 600, 1024);
+    for (int64_t r = 0; r < 4; r++)
+        wish(&wishes[r], &stored, 0, (int64_t[]){150 * r, 0}, (int64_t[]){150, 1024});
+    rules = striping(small_rules);
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    assert_int_equal(count_striped(&result), 0);
+    load_share_free(&result);
+    free(wishes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_come_out_of_stripes),
+        cmocka_unit_test(stripes_are_read_evenly),
+        cmocka_unit_test(other_pieces_are_not_striped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
