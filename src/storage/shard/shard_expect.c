@@ -73,6 +73,17 @@ void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t
     expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
 }
 
+void shard_file_expect_piece(struct shard_file *file, const struct metadata_piece *piece,
+                             dcp_verification verification)
+{
+    if (!metadata_is_in_stream(piece))
+        return;
+    if (piece->length >= SHARD_LARGE)
+        shard_file_expect_stream(file, piece->offset, piece->length);
+    if (verification != DCP_VERIFY_NONE)
+        shard_sums_expect(file, piece->offset, piece->length);
+}
+
 void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end)
 {
     uint64_t size = shard_file_size(file);

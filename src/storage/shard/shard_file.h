@@ -160,6 +160,9 @@ void shard_file_expect(struct shard_file *file, struct cached_group *group, uint
 /* A stream that will be read: the same of its ends, with the blocks that its data begins and ends
  * in. */
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
+/* The same of a piece that is one, if it is large, and of its checksums. */
+void shard_file_expect_piece(struct shard_file *file, const struct metadata_piece *piece,
+                             dcp_verification verification);
 /* A range that will be read in parts: all of it, and if it is large what is near it, so that it
  * counts as being in the page cache. */
 void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t end);

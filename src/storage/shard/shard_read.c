@@ -11,7 +11,6 @@
 #include "state/copy.h"
 #include "storage/shard/piece_check.h"
 #include "storage/shard/read_region.h"
-#include "storage/shard/shard_sums.h"
 
 /* Must stay where it is while it is open. */
 struct shard_piece {
@@ -19,7 +18,7 @@ struct shard_piece {
     struct tensor_view view;
     struct piece_check check;
     dcp_verification verification;
-    struct shard_range next; /* what is read after the next read */
+    struct shard_range next; /* what is read after the next span */
 };
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
@@ -285,10 +284,7 @@ void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry
         next->size = (uint64_t)(end - from) * size;
         return;
     }
-    if (metadata_is_in_stream(piece))
-        shard_file_expect_stream(item->file, piece->offset, piece->length);
-    if (opened->verification != DCP_VERIFY_NONE)
-        shard_sums_expect(item->file, next->offset, next->size);
+    shard_file_expect_piece(item->file, piece, opened->verification);
 }
 
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)

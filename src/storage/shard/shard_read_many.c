@@ -220,13 +220,8 @@ static void expect_task(const struct read_tasks *tasks, const struct read_task *
 {
     const struct shard_request *request = &tasks->requests[task->first];
     const struct metadata_piece *piece = request->piece;
-    if (!metadata_is_in_stream(piece) || piece->zstd ||
-        shard_request_bytes(request) < EXPECTED_SIZE || task->part > 0)
-        return;
-    if (piece->length >= SHARD_LARGE)
-        shard_file_expect_stream(file, piece->offset, piece->length);
-    if (tasks->verification != DCP_VERIFY_NONE)
-        shard_sums_expect(file, piece->offset, piece->length);
+    if (!piece->zstd && shard_request_bytes(request) >= EXPECTED_SIZE && task->part == 0)
+        shard_file_expect_piece(file, piece, tasks->verification);
 }
 
 static uint64_t moved_bytes(const struct shard_request *requests, size_t count)
