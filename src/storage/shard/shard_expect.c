@@ -10,16 +10,29 @@
 #define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
 #define STREAM_TAIL ((uint64_t)2048)
 
+/* Whether the page cache has the group from `start` on. If it had, that is not asked again soon: a
+ * range is read in parts, by several threads, and what has been evicted since is only read more
+ * slowly. */
+static bool has_group(struct shard_file *file, uint64_t start)
+{
+    uint64_t left = shard_file_size(file) - start, size = left < GROUP ? left : GROUP;
+    atomic_uint_fast64_t *known = &file->cached[start / GROUP % SHARD_CACHED];
+    if (atomic_load_explicit(known, memory_order_relaxed) == start + size)
+        return true;
+    if (!storage_file_is_cached(&file->file, start, (size_t)size))
+        return false;
+    atomic_store_explicit(known, start + size, memory_order_relaxed);
+    return true;
+}
+
 bool shard_file_is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
 {
     uint64_t start = position / GROUP * GROUP;
     if (!storage_file_knows_cache(&file->file) || start >= shard_file_size(file))
         return true;
     if (start != group->start) {
-        uint64_t left = shard_file_size(file) - start;
         group->start = start;
-        group->cached =
-            storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
+        group->cached = has_group(file, start);
     }
     return group->cached;
 }

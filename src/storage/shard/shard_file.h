@@ -16,6 +16,9 @@
 
 enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
 
+/* Groups of a file that are known to be in the page cache. */
+enum { SHARD_CACHED = 16 };
+
 /* An open file of a checkpoint. */
 struct shard_file {
     struct storage_file file;
@@ -31,6 +34,7 @@ struct shard_file {
     struct shard_sums sums;
     uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
     size_t piece_count;
+    atomic_uint_fast64_t cached[SHARD_CACHED]; /* ends of groups that the page cache had */
     uint64_t memory; /* memory that it takes while it is open; known if one thread reads */
     size_t users;    /* the rest is guarded by the reader's mutex */
     uint32_t index;
