@@ -105,7 +105,8 @@ static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, ui
     }
     checked->held_size = 0;
     checked->held_start = start;
-    RETURN_IF_ERROR(shard_file_read(checked->file, checked->held, size, start));
+    checked->held_bytes += size;
+    RETURN_IF_ERROR(storage_file_read(&checked->file->file, checked->held, size, start));
     RETURN_IF_ERROR(check_blocks(checked, start, checked->held, size, end));
     checked->held_size = size;
     return DCP_OK;
@@ -251,6 +252,8 @@ void checked_source_watch_part(struct checked_source *checked, uint64_t offset, 
 
 void checked_source_close(struct checked_source *checked)
 {
+    if (checked->held_bytes > 0)
+        shard_file_count(checked->file, checked->held_bytes);
     shard_sums_close(&checked->sums);
     memory_release(checked->held);
 }

@@ -26,6 +26,7 @@ struct checked_source {
     size_t held_room;
     uint64_t held_start;
     size_t held_size;
+    uint64_t held_bytes; /* that were read in all, to be counted once: threads would wait */
 
     struct cached_group nearby; /* of the range that was announced last */
     struct cached_group ending; /* the same, of the block that a read ends in */

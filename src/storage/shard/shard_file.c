@@ -8,9 +8,14 @@
 #include "storage/shard/shard_footer.h"
 #include "storage/shard/shard_request.h"
 
+void shard_file_count(struct shard_file *file, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&file->reader->bytes_read, bytes, memory_order_relaxed);
+}
+
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
 {
-    atomic_fetch_add_explicit(&file->reader->bytes_read, size, memory_order_relaxed);
+    shard_file_count(file, size);
     return storage_file_read(&file->file, bytes, size, offset);
 }
 

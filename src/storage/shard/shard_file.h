@@ -123,6 +123,8 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
+/* Counts what was read otherwise. */
+void shard_file_count(struct shard_file *file, uint64_t bytes);
 /* A range of a file. */
 struct shard_range {
     struct shard_file *file; /* in use; NULL: not open */

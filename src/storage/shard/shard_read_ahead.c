@@ -351,7 +351,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
     if (reading.lane && reading.lane->queue &&
         storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
         atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
-    atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
+    shard_file_count(file, reading.started);
     if (reading.lane)
         read_lane_give(reader, reading.lane, reading.visited == reading.started);
     return status;
