@@ -14,7 +14,8 @@ enum { MOST = (1 << 20) + 200, MARGIN = 80 };
 /* Wherever both begin and end, just these bytes arrive. */
 static void copies_the_given_bytes(void **state)
 {
-    static const size_t sizes[] = {0, 1, 63, 4096, 262143, 262144, 262145, 262207, 1 << 20};
+    static const size_t sizes[] = {0,    1,      63,     4096,   8191,   8192,
+                                   8255, 262143, 262144, 262145, 262207, 1 << 20};
     unsigned char *from = malloc(MOST), *to = malloc(MOST);
     (void)state;
     for (size_t i = 0; i < MOST; i++)
@@ -23,6 +24,7 @@ static void copies_the_given_bytes(void **state)
         for (size_t shift = 0; shift < 70; shift += 1 + shift / 5) {
             size_t at = (shift * 13) % MARGIN;
             memset(to, 0xa5, MOST);
+            stream_copy_prepare(to + shift, sizes[s]);
             stream_copy(to + shift, from + at, sizes[s]);
             assert_memory_equal(to + shift, from + at, sizes[s]);
             for (size_t i = 0; i < shift; i++)

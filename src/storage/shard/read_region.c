@@ -118,6 +118,7 @@ static dcp_status read_wanted(const struct region *region, int64_t element, void
     uint64_t offset;
     size_t size = (size_t)(count * region->stored_size);
     const void *held = NULL;
+    stream_copy_prepare(bytes, size);
     if (checked_add_u64(region->view->data_offset, (uint64_t)(element * region->stored_size),
                         &offset))
         RETURN_IF_ERROR(byte_source_hold(region->source, offset, size, &held));
