@@ -109,13 +109,6 @@ static void save(const char *path, const struct trial *trial, const dcp_save_opt
     tree_free(&tree);
 }
 
-static bool always(void *context, int within)
-{
-    (void)context;
-    (void)within;
-    return true;
-}
-
 static struct trial *counted; /* operations get the group's context alone */
 static dcp_group_operations real;
 
@@ -139,7 +132,7 @@ static dcp_status load_body(struct rank *self)
     const dcp_load_options options = {
         .group = self->group, .timeout_seconds = 30, .reading = trial->reading, .figures = figures};
     if (trial->remote)
-        ops.remote = always;
+        ops.remote = over_network;
     if (trial->paired) {
         dcp_group *bulk;
         must(dcp_group_duplicate(self->group, 30, &bulk));

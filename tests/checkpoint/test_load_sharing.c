@@ -28,13 +28,6 @@ struct trial {
     uint64_t wanted[RANKS_MAX];
 };
 
-static bool always(void *context, int within)
-{
-    (void)context;
-    (void)within;
-    return true;
-}
-
 static int hold_all(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
 {
     (void)context, (void)descriptor, (void)offset, (void)size;
@@ -82,7 +75,7 @@ static dcp_status load_body(struct rank *self)
                                       .group_bytes_per_second = trial->group_rate,
                                       .figures = figures};
     if (trial->remote)
-        ops.remote = always;
+        ops.remote = over_network;
     if (trial->cache != CACHE_AS_IT_IS)
         ops.cached = trial->cache == CACHE_ALL ? hold_all : hold_nothing;
     if (trial->derived)

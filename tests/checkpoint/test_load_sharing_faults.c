@@ -95,18 +95,11 @@ static struct trial trial_over(const struct file_ops *ops)
     return trial;
 }
 
-static bool always(void *context, int within)
-{
-    (void)context;
-    (void)within;
-    return true;
-}
-
 /* Of a network, so that columns are read in stripes. */
 static struct trial trial_of_columns(struct file_ops *ops)
 {
     *ops = file_ops_system;
-    ops->remote = always;
+    ops->remote = over_network;
     struct trial trial = trial_over(ops);
     trial.want = WANT_COLUMNS;
     return trial;

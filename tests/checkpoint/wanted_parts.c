@@ -147,6 +147,13 @@ void wanted_parts_init(struct wanted_parts *parts, int64_t rows, enum want want,
     dcp_state_int(parts->root, "step", filled ? 17 : 0);
 }
 
+void wanted_parts_overwrite(struct wanted_parts *parts)
+{
+    for (int i = 0; i < PARTS; i++)
+        memset(parts->memory[i], 0xa5,
+               volume_of(&parts->tensors[i]) * dcp_dtype_size(parts->tensors[i].dtype));
+}
+
 uint64_t wanted_parts_bytes(const struct wanted_parts *parts)
 {
     uint64_t bytes = 0;

@@ -30,6 +30,8 @@ struct wanted_parts {
  * to convert them. filled: by the formula. */
 void wanted_parts_init(struct wanted_parts *parts, int64_t rows, enum want want, int rank, int size,
                        bool wide, bool filled);
+/* Makes all elements wrong; objects stay. */
+void wanted_parts_overwrite(struct wanted_parts *parts);
 /* Bytes of elements, as stored. */
 uint64_t wanted_parts_bytes(const struct wanted_parts *parts);
 dcp_status wanted_parts_check(const struct wanted_parts *parts);
