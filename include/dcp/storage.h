@@ -228,7 +228,8 @@ typedef struct dcp_storage {
 
     /* ---- optional: what makes reading faster ---- */
 
-    /** Whether a range is in fast memory and should be read at once. Optional: every range is. */
+    /** Whether a range is in fast memory and should be read at once. The library may remember that
+     * it is while the file is open, and does not ask again. Optional: every range is. */
     bool (*is_cached)(void *context, dcp_storage_file *file, uint64_t offset, size_t size);
     /** Announces that a range will be read soon. Optional. */
     void (*expect)(void *context, dcp_storage_file *file, uint64_t offset, size_t size);

@@ -10,9 +10,9 @@
 #define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
 #define STREAM_TAIL ((uint64_t)2048)
 
-/* Whether the page cache has the group from `start` on. If it had, that is not asked again soon: a
- * range is read in parts, by several threads, and what has been evicted since is only read more
- * slowly. */
+/* Whether the page cache has the group from `start` on. If it had, that is not asked again, until
+ * another group takes its place: a range is read in parts, by several threads, and what has been
+ * evicted since is only read more slowly. */
 static bool has_group(struct shard_file *file, uint64_t start)
 {
     uint64_t left = shard_file_size(file) - start, size = left < GROUP ? left : GROUP;

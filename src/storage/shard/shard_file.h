@@ -16,7 +16,7 @@
 
 enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
 
-/* Groups of a file that are known to be in the page cache. */
+/* The most groups of a file that are remembered as being in the page cache. */
 enum { SHARD_CACHED = 16 };
 
 /* An open file of a checkpoint. */
