@@ -42,7 +42,9 @@ DCP_API dcp_status dcp_set_allocator(const dcp_allocator *allocator);
  * Smaller blocks begin at a multiple of 4 KiB. Devices transfer from and to large pages several
  * times faster, because there are fewer pages to gather, and copies from and to them are faster as
  * well. If the system has no large pages (/sys/kernel/mm/transparent_hugepage/enabled is "never",
- * or memory is fragmented), ordinary memory is used; see dcp_memory_in_large_pages(). Pages that
+ * or memory is fragmented), ordinary memory is used; see dcp_memory_in_large_pages(). Of what
+ * malloc() hands out a second time, ordinary pages are given back to the system first; what an
+ * allocator of the caller's hands out a second time stays in the pages that it is in. Pages that
  * are reserved for hugetlbfs are not used; an allocator can use them. Thread-safe.
  * @param size may be 0.
  * @param memory owned by the caller, its content is undefined; NULL on failure.

@@ -175,12 +175,21 @@ static size_t large_alignment(uint64_t size)
     return size >= LARGE_PAGE ? LARGE_PAGE : PAGE;
 }
 
+/* Where malloc() hands out again what has been used, its ordinary pages would stay what they are:
+ * they go back to the system first. Other allocators may have told devices where their memory is.
+ * Large pages are optional: without them, transfers are only slower. */
+static void ask_for_large_pages(void *block, size_t size)
+{
+    if (allocator.allocate == system_allocate)
+        madvise(block, size, MADV_DONTNEED);
+    madvise(block, size, MADV_HUGEPAGE);
+}
+
 void *memory_allocate_large(size_t size)
 {
     void *block = memory_allocate_aligned(large_alignment(size), size);
-    /* Large pages are optional: without them, copies are only slower. */
     if (block != NULL && size >= LARGE_PAGE)
-        madvise(block, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
+        ask_for_large_pages(block, size & ~(LARGE_PAGE - 1));
     return block;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory for tensors, and which of it is in large pages: as this machine says, and as a list of
  * mappings would. */
+#include <limits.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -63,6 +65,19 @@ static bool grants_large_pages(void)
     if (file)
         fclose(file);
     return length > 0 && !strstr(text, "[never]");
+}
+
+/* Whether memory that nobody has used is in them. */
+static bool large_pages_are_had(void)
+{
+    size_t size = 4 * LARGE;
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    madvise(memory, size, MADV_HUGEPAGE);
+    memset(memory, 1, size);
+    size_t large = dcp_memory_in_large_pages(memory, size);
+    munmap(memory, size);
+    return grants_large_pages() && large >= 2 * LARGE;
 }
 
 static void what_is_in_large_pages_is_found(void **state)
@@ -155,6 +170,31 @@ static void lists_of_mappings_are_read(void **state)
     assert_int_equal(count_in(text, 0x40000000, 2 << 20), 2 << 20);
 }
 
+/* Ordinary pages of what malloc() had given to others, which has gone back to it. */
+static void used_memory_is_in_large_pages_as_well(void **state)
+{
+    size_t size = 4 * LARGE, used_size = 8 * LARGE;
+    void *memory;
+    (void)state;
+    assert_int_equal(mallopt(M_MMAP_THRESHOLD, INT_MAX), 1);
+    assert_int_equal(mallopt(M_TRIM_THRESHOLD, INT_MAX), 1);
+    unsigned char *used = malloc(used_size);
+    assert_non_null(used);
+    uintptr_t page = ((uintptr_t)used + LARGE - 1) / LARGE * LARGE;
+    madvise((void *)page, used_size - LARGE, MADV_NOHUGEPAGE);
+    for (size_t at = 0; at < used_size; at += 4096)
+        *(volatile unsigned char *)(used + at) = 1;
+    free(used);
+
+    assert_int_equal(dcp_memory_allocate(size, &memory), DCP_OK);
+    memset(memory, 2, size);
+    size_t large = dcp_memory_in_large_pages(memory, size);
+    dcp_memory_free(memory);
+    if (!large_pages_are_had())
+        skip();
+    assert_int_equal(large, size);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +202,7 @@ int main(void)
         cmocka_unit_test(what_is_in_large_pages_is_found),
         cmocka_unit_test(many_ranges_are_found),
         cmocka_unit_test(lists_of_mappings_are_read),
+        cmocka_unit_test(used_memory_is_in_large_pages_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
