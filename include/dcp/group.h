@@ -77,9 +77,11 @@ typedef struct dcp_group_operations {
      * at @p send + send_offsets[r] to rank r, and receives receive_sizes[r] bytes from rank r at @p
      * receive + receive_offsets[r]. All four arrays have one value for each rank. Both ends pass
      * the same size; 0 means no message, and is the size for the rank itself. Ranges of @p send may
-     * overlap, because several ranks may receive the same bytes; ranges of @p receive do not. If it
-     * is NULL, the library uses broadcasts, which are slower because every rank receives
-     * everything.
+     * overlap, because several ranks may receive the same bytes; ranges of @p receive do not, and
+     * may lie far apart: a message that is all of a tensor's memory, or a part of it, goes straight
+     * there, and @p receive is then where the first one goes. What lies between them must not be
+     * touched. If it is NULL, the library uses broadcasts, which are slower because every rank
+     * receives everything.
      */
     dcp_status (*all_to_all)(void *context, const dcp_collective *call, const void *send,
                              const size_t *send_sizes, const size_t *send_offsets, void *receive,

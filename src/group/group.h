@@ -50,13 +50,12 @@ dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, 
  * next group_agree(). A rank whose multicast fails takes no part in further ones and reports it in
  * the same way, which works if another group carries the bytes. */
 struct group_multicast {
-    const size_t *sizes; /* of every rank's message; 0: it has none */
-    const void *send;    /* this rank's message */
-    const bool *to;      /* which ranks receive it */
-    const bool *from;    /* whose messages this rank receives, at the ranks' places in `received` */
-    unsigned char *received;
-    const size_t *places;
-    void *scratch; /* group_multicast_scratch() bytes */
+    const size_t *sizes;          /* of every rank's message; 0: it has none */
+    const void *send;             /* this rank's message */
+    const bool *to;               /* which ranks receive it */
+    const bool *from;             /* whose messages this rank receives, at the ranks' places */
+    unsigned char *const *places; /* by rank; where nothing is received, it is not looked at */
+    void *scratch;                /* group_multicast_scratch() bytes */
 };
 
 /* Scratch bytes that a rank needs if no message is larger than `largest`. */

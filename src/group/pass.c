@@ -9,7 +9,7 @@ enum { PASS_RECORD = 12 };
 /* The arguments of a multicast, in one allocation. */
 struct pass {
     size_t *sizes;
-    size_t *places;
+    unsigned char **places;
     bool *to;
     bool *from;
 };
@@ -17,10 +17,11 @@ struct pass {
 static dcp_status pass_new(int ranks, struct pass *pass)
 {
     size_t count = (size_t)ranks;
-    pass->sizes = memory_allocate_zeroed(count, 2 * sizeof *pass->sizes + 2 * sizeof *pass->to);
+    size_t each = sizeof *pass->sizes + sizeof *pass->places + 2 * sizeof *pass->to;
+    pass->sizes = memory_allocate_zeroed(count, each);
     if (pass->sizes == NULL)
-        return error_no_memory(count * 2 * sizeof *pass->sizes, "sizes of messages");
-    pass->places = pass->sizes + count;
+        return error_no_memory(count * each, "sizes of messages");
+    pass->places = (unsigned char **)(pass->sizes + count);
     pass->to = (bool *)(pass->places + count);
     pass->from = pass->to + count;
     return DCP_OK;
@@ -48,6 +49,7 @@ static dcp_status prepare(const dcp_group *group, const unsigned char *records, 
         if (to_us) {
             RETURN_IF_ERROR(buffer_reserve(received, pass->sizes[rank]));
             received->size = pass->sizes[rank];
+            pass->places[rank] = received->data;
         }
     }
     if (senders > 1)
@@ -87,7 +89,6 @@ dcp_status group_pass(dcp_group *group, const dcp_collective *call, dcp_status m
                                             .send = payload,
                                             .to = pass.to,
                                             .from = pass.from,
-                                            .received = received->data,
                                             .places = pass.places,
                                             .scratch = scratch};
         mine = collective_multicast(group, call, &multicast);

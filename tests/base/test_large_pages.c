@@ -176,8 +176,8 @@ static void used_memory_is_in_large_pages_as_well(void **state)
     size_t size = 4 * LARGE, used_size = 8 * LARGE;
     void *memory;
     (void)state;
-    assert_int_equal(mallopt(M_MMAP_THRESHOLD, INT_MAX), 1);
-    assert_int_equal(mallopt(M_TRIM_THRESHOLD, INT_MAX), 1);
+    if (!mallopt(M_MMAP_THRESHOLD, INT_MAX) || !mallopt(M_TRIM_THRESHOLD, INT_MAX))
+        skip(); /* another malloc() */
     unsigned char *used = malloc(used_size);
     assert_non_null(used);
     uintptr_t page = ((uintptr_t)used + LARGE - 1) / LARGE * LARGE;

@@ -478,26 +478,27 @@ static dcp_status multicast_once(struct thread_rank *self, int step, unsigned ch
 {
     enum { MOST = 3000 };
     unsigned char mine[MOST], scratch[MOST];
-    size_t sizes[RANKS_MAX], places[RANKS_MAX];
+    size_t sizes[RANKS_MAX];
+    unsigned char *places[RANKS_MAX]; /* in no order of ranks */
     bool to[RANKS_MAX], from[RANKS_MAX];
     for (int rank = 0; rank < self->size; rank++) {
         sizes[rank] = (size_t)((rank + step) % 4) * 1000;
         to[rank] = goes_to(self->rank, rank, step);
         from[rank] = goes_to(rank, self->rank, step);
-        places[rank] = (size_t)rank * MOST;
+        places[rank] = received + (size_t)((rank + step) % self->size) * MOST;
     }
     memset(mine, 1 + self->rank, sizeof mine);
     memset(received, 0, (size_t)self->size * MOST);
     if (group_multicast_scratch(self->group, MOST) > sizeof scratch)
         return dcp_error_set(DCP_ERR_INTERNAL, "needs more than the largest message");
-    const struct group_multicast multicast = {sizes, mine, to, from, received, places, scratch};
+    const struct group_multicast multicast = {sizes, mine, to, from, places, scratch};
     RETURN_IF_ERROR(group_multicast(self->group, &call, &multicast));
     for (int rank = 0; rank < self->size; rank++)
         for (size_t i = 0; i < MOST; i++) {
             int expected = from[rank] && i < sizes[rank] ? 1 + rank : 0;
-            if (received[places[rank] + i] != expected)
+            if (places[rank][i] != expected)
                 return dcp_error_set(DCP_ERR_INTERNAL, "step %d: byte %zu from rank %d is %d", step,
-                                     i, rank, received[places[rank] + i]);
+                                     i, rank, places[rank][i]);
         }
     return DCP_OK;
 }

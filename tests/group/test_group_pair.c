@@ -41,13 +41,14 @@ static dcp_status refuse(void *context, const dcp_collective *call, const void *
 static dcp_status multicast(dcp_group *group, double timeout_seconds)
 {
     dcp_collective call = {"sharing letters", timeout_seconds};
-    size_t sizes[RANKS_MAX], places[RANKS_MAX];
+    size_t sizes[RANKS_MAX];
+    unsigned char *places[RANKS_MAX];
     bool others[RANKS_MAX];
     unsigned char letter = (unsigned char)('a' + dcp_group_rank(group)), received[RANKS_MAX];
     unsigned char scratch[1];
     for (int r = 0; r < dcp_group_size(group); r++) {
         sizes[r] = 1;
-        places[r] = (size_t)r;
+        places[r] = received + r;
         others[r] = r != dcp_group_rank(group);
     }
     if (group_multicast_scratch(group, 1) > sizeof scratch)
@@ -57,7 +58,6 @@ static dcp_status multicast(dcp_group *group, double timeout_seconds)
                                                               .send = &letter,
                                                               .to = others,
                                                               .from = others,
-                                                              .received = received,
                                                               .places = places,
                                                               .scratch = scratch}));
     for (int r = 0; r < dcp_group_size(group); r++)

@@ -21,6 +21,7 @@ struct passage {
     struct share_cursor start;
     struct share_cursor next;
     uint32_t set;
+    unsigned char *place; /* where this rank has all of it; NULL: it is copied from a window */
 };
 
 struct rounds {
@@ -32,7 +33,7 @@ struct rounds {
     struct share_destinations *put;
     struct passage *passages; /* by rank, as all that follow */
     size_t *sizes;
-    size_t *places;
+    unsigned char **places; /* where a message goes */
     bool *to;
     bool *from;
     uint32_t set; /* whose ranks are marked in `to`; set_count: none yet */
@@ -50,7 +51,9 @@ static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsig
     struct share_segment segment;
     while (share_window_next(rounds->share, metadata, &window, &cursor, &segment)) {
         const struct share_region *region = &rounds->share->regions[segment.run->region];
-        RETURN_IF_ERROR(share_destinations_put(rounds->put, &segment, bytes + segment.place));
+        RETURN_IF_ERROR(bytes == rounds->passages[rank].place
+                            ? share_destinations_have(rounds->put, &segment)
+                            : share_destinations_put(rounds->put, &segment, bytes + segment.place));
         if (rank != rounds->rank)
             rounds->received_bytes += (uint64_t)(segment.end - segment.from) *
                                       share_element_size(&metadata->entries[region->entry]);
@@ -58,27 +61,39 @@ static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsig
     return DCP_OK;
 }
 
-/* Finds what every rank sends in the next round; false: no rank has data left. */
-static bool plan_round(struct rounds *rounds)
+/* Finds what a rank sends in the next round; false: it has no data left. */
+static bool plan_passage(struct rounds *rounds, uint32_t rank)
 {
     const struct load_share *share = rounds->share;
-    size_t place = 0;
+    struct passage *passage = &rounds->passages[rank];
+    struct share_window window = {0};
+    struct share_segment segment, first = {0};
+    size_t count = 0;
+    passage->start = passage->next;
+    while (share_window_next(share, rounds->exchange->metadata, &window, &passage->next, &segment))
+        first = count++ == 0 ? segment : first;
+    passage->set = window.set;
+    rounds->sizes[rank] = window.bytes;
+    bool wanted = window.begun && load_share_wants(share, window.set, rounds->rank);
+    rounds->from[rank] = wanted && rank != rounds->rank;
+    passage->place =
+        wanted && count == 1 ? share_destinations_place(rounds->put, first.run, first.from) : NULL;
+    return count > 0;
+}
+
+/* Finds what every rank sends in the next round, and where that goes; false: no rank has data left.
+ */
+static bool plan_round(struct rounds *rounds)
+{
+    unsigned char *place = rounds->received;
     bool any = false;
-    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
-        struct passage *passage = &rounds->passages[rank];
-        struct share_window window = {0};
-        struct share_segment segment;
-        passage->start = passage->next;
-        while (
-            share_window_next(share, rounds->exchange->metadata, &window, &passage->next, &segment))
-            any = true;
-        passage->set = window.set;
-        rounds->sizes[rank] = window.bytes;
-        rounds->from[rank] = window.begun && rank != rounds->rank &&
-                             load_share_wants(share, window.set, rounds->rank);
+    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
+        any = plan_passage(rounds, rank) || any;
+        rounds->places[rank] = rounds->passages[rank].place;
+        if (!rounds->from[rank] || rounds->places[rank])
+            continue;
         rounds->places[rank] = place;
-        if (rounds->from[rank])
-            place += (window.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        place += (rounds->sizes[rank] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return any;
 }
@@ -97,7 +112,7 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
 {
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++)
         if (rounds->from[rank])
-            RETURN_IF_ERROR(place_window(rounds, rank, rounds->received + rounds->places[rank]));
+            RETURN_IF_ERROR(place_window(rounds, rank, rounds->places[rank]));
     if (rounds->sizes[rounds->rank] == 0 ||
         !load_share_wants(rounds->share, rounds->passages[rounds->rank].set, rounds->rank))
         return DCP_OK;
@@ -122,7 +137,6 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
         .send = own,
         .to = rounds->to,
         .from = rounds->from,
-        .received = rounds->received,
         .places = rounds->places,
         .scratch = rounds->scratch,
     };
@@ -208,7 +222,7 @@ static dcp_status prepare(struct rounds *rounds)
     for (uint32_t rank = 0; rank < ranks; rank++)
         rounds->passages[rank].next = share_cursor_start(share, rank);
     RETURN_IF_ERROR(share_destinations_open(rounds->exchange, &rounds->put));
-    return share_prefetch_open(rounds->exchange, &rounds->prefetch);
+    return share_prefetch_open(rounds->exchange, rounds->put, &rounds->prefetch);
 }
 
 static void release(struct rounds *rounds)

@@ -60,30 +60,48 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
  * runs. */
 uint64_t load_exchange_memory(const struct load_exchange *exchange);
 
+struct share_destinations;
+
 /* The windows that this rank sends, read ahead by a thread. */
 struct share_prefetch;
 
 uint64_t share_prefetch_memory(const struct load_exchange *exchange);
+/* put: borrowed; what has a place there is read to it. */
 dcp_status share_prefetch_open(const struct load_exchange *exchange,
+                               const struct share_destinations *put,
                                struct share_prefetch **prefetch);
-/* The bytes of the next window, valid until the next call. Even after a failure, *bytes points to
- * memory of that size. */
+/* The bytes of the next window, valid until the next call: in a buffer, or where they belong. Even
+ * after a failure, *bytes points to memory of that size. */
 dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
                                const unsigned char **bytes);
 /* NULL is allowed. */
 void share_prefetch_close(struct share_prefetch *prefetch);
 
 /* Copies received data to its destinations. */
-struct share_destinations;
-
 uint64_t share_destinations_memory(const struct load_exchange *exchange);
 dcp_status share_destinations_open(const struct load_exchange *exchange,
                                    struct share_destinations **destinations);
 /* Copies the elements of a segment of a window. */
 dcp_status share_destinations_put(struct share_destinations *destinations,
                                   const struct share_segment *segment, const unsigned char *bytes);
+/* Where in this rank's memory the elements of a run from one on belong, one after the other and as
+ * they are stored; NULL if they do not, or belong to several places, or if some tensors of the load
+ * have memory in common. Thread-safe. */
+unsigned char *share_destinations_place(const struct share_destinations *destinations,
+                                        const struct share_run *run, int64_t from);
+/* Counts the elements of a segment that are in their place already. */
+dcp_status share_destinations_have(struct share_destinations *destinations,
+                                   const struct share_segment *segment);
 uint64_t share_destinations_moved(const struct share_destinations *destinations);
 /* NULL is allowed. */
 void share_destinations_close(struct share_destinations *destinations);
+
+/* Whether no two chunks that an exchange of tensors is for have memory in common; objects: false.
+ */
+uint64_t share_places_memory(const struct load_exchange *exchange);
+dcp_status share_places_check(const struct load_exchange *exchange, bool *apart);
+/* share_destinations_place() in the chunk of an item that wants a part of the region. */
+unsigned char *share_place_of(const struct load_exchange *exchange, const struct read_item *item,
+                              const struct share_region *region, int64_t from);
 
 #endif

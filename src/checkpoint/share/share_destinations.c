@@ -14,6 +14,7 @@ struct share_destinations {
     const struct load_exchange *exchange;
     uint32_t *items;            /* the plan's, by entry and piece */
     unsigned char **beginnings; /* by rank: the object of which it has sent a part, or NULL */
+    bool apart;                 /* chunks of tensors have no memory in common */
     uint64_t moved;
 };
 
@@ -31,7 +32,8 @@ uint64_t share_destinations_memory(const struct load_exchange *exchange)
 {
     const struct share_destinations *destinations;
     return sizeof *destinations + exchange->plan->count * sizeof *destinations->items +
-           exchange->share->rank_count * sizeof *destinations->beginnings;
+           exchange->share->rank_count * sizeof *destinations->beginnings +
+           share_places_memory(exchange);
 }
 
 dcp_status share_destinations_open(const struct load_exchange *exchange,
@@ -51,7 +53,7 @@ dcp_status share_destinations_open(const struct load_exchange *exchange,
         made->items[i] = (uint32_t)i;
     if (plan->count > 1)
         qsort_r(made->items, plan->count, sizeof *made->items, compare_items, (void *)plan);
-    return DCP_OK;
+    return share_places_check(exchange, &made->apart);
 }
 
 /* The first item of a piece, or of a later one. */
@@ -105,6 +107,37 @@ static dcp_status put_box(struct share_destinations *destinations,
         RETURN_IF_ERROR(progress_add(exchange->progress, elements * dcp_dtype_size(entry->dtype)));
     }
     return DCP_OK;
+}
+
+unsigned char *share_destinations_place(const struct share_destinations *destinations,
+                                        const struct share_run *run, int64_t from)
+{
+    const struct load_exchange *exchange = destinations->exchange;
+    const struct share_region *region = &exchange->share->regions[run->region];
+    const struct read_item *item, *only = NULL;
+    struct box_storage common;
+    if (!destinations->apart)
+        return NULL;
+    for (size_t at = find_items(destinations, region); (item = item_at(destinations, region, at));
+         at++) {
+        if (!box_intersect(item->region, region->box, &common))
+            continue;
+        if (only)
+            return NULL;
+        only = item;
+    }
+    return only ? share_place_of(exchange, only, region, from) : NULL;
+}
+
+dcp_status share_destinations_have(struct share_destinations *destinations,
+                                   const struct share_segment *segment)
+{
+    const struct load_exchange *exchange = destinations->exchange;
+    const struct share_region *region = &exchange->share->regions[segment->run->region];
+    uint64_t bytes = (uint64_t)(segment->end - segment->from) *
+                     share_element_size(&exchange->metadata->entries[region->entry]);
+    destinations->moved += bytes;
+    return progress_add(exchange->progress, bytes);
 }
 
 static dcp_status put_elements(struct share_destinations *destinations,

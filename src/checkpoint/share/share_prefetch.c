@@ -17,6 +17,8 @@ struct share_prefetch {
     size_t buffer_size;
     size_t buffer_count;
     unsigned char *buffers[PREFETCH_BUFFERS];
+    unsigned char *bytes[PREFETCH_BUFFERS]; /* of each: itself, or where what was read belongs */
+    const struct share_destinations *put;
     struct share_cursor cursor; /* of the filling thread */
 
     /* Of the sending thread. */
@@ -101,13 +103,28 @@ static bool peek_stretch(const struct share_prefetch *prefetch, struct stretch *
     return next_stretch(prefetch, &filling, stretch);
 }
 
-/* Fills a buffer with as many windows as fit. */
-static dcp_status fill_buffer(struct share_prefetch *prefetch, unsigned char *buffer)
+/* Whether no stretch follows in the same buffer. */
+static bool is_all(const struct share_prefetch *prefetch, const struct filling *filling)
+{
+    struct filling after = *filling;
+    struct share_segment segment;
+    return !next_segment(prefetch, &after, &segment);
+}
+
+/* Reads as many windows as fit into a buffer; what is consecutive, to where it belongs. */
+static dcp_status fill_buffer(struct share_prefetch *prefetch, size_t index)
 {
     const struct load_exchange *exchange = prefetch->exchange;
     struct filling filling = {.cursor = prefetch->cursor};
     struct stretch stretch, next;
+    unsigned char *buffer = prefetch->buffers[index];
     bool more = next_stretch(prefetch, &filling, &stretch);
+    if (more && is_all(prefetch, &filling)) {
+        unsigned char *place =
+            share_destinations_place(prefetch->put, stretch.span.run, stretch.span.from);
+        buffer = place ? place : buffer;
+    }
+    prefetch->bytes[index] = buffer;
     while (more) {
         more = next_stretch(prefetch, &filling, &next);
         prefetch->cursor = filling.cursor;
@@ -152,7 +169,7 @@ static void *fill_ahead(void *argument)
          buffer++) {
         if (!wait_for_room(prefetch))
             break;
-        status = fill_buffer(prefetch, prefetch->buffers[buffer % prefetch->buffer_count]);
+        status = fill_buffer(prefetch, buffer % prefetch->buffer_count);
         note_filled(prefetch, status);
     }
     return NULL;
@@ -168,9 +185,7 @@ static dcp_status take_buffer(struct share_prefetch *prefetch)
         pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
     pthread_mutex_unlock(&prefetch->mutex);
     if (!prefetch->threaded)
-        note_filled(
-            prefetch,
-            fill_buffer(prefetch, prefetch->buffers[prefetch->emptied % prefetch->buffer_count]));
+        note_filled(prefetch, fill_buffer(prefetch, prefetch->emptied % prefetch->buffer_count));
     prefetch->begun = true;
     prefetch->place = 0;
     pthread_mutex_lock(&prefetch->mutex);
@@ -189,7 +204,7 @@ dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
         return error_restore(&prefetch->failure);
     if (!prefetch->begun || prefetch->place + prefetch->share->window > prefetch->buffer_size)
         RETURN_IF_ERROR(take_buffer(prefetch));
-    *bytes = prefetch->buffers[prefetch->emptied % prefetch->buffer_count] + prefetch->place;
+    *bytes = prefetch->bytes[prefetch->emptied % prefetch->buffer_count] + prefetch->place;
     prefetch->place = align(prefetch->place + size);
     return DCP_OK;
 }
@@ -241,12 +256,14 @@ static dcp_status allocate(struct share_prefetch *prefetch)
 }
 
 dcp_status share_prefetch_open(const struct load_exchange *exchange,
+                               const struct share_destinations *put,
                                struct share_prefetch **prefetch)
 {
     struct share_prefetch *made = *prefetch = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "buffers to read for other ranks");
     *made = choose_buffer(exchange);
+    made->put = put;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
     dcp_status status = allocate(made);
