@@ -79,9 +79,9 @@ typedef struct dcp_group_operations {
      * the same size; 0 means no message, and is the size for the rank itself. Ranges of @p send may
      * overlap, because several ranks may receive the same bytes; ranges of @p receive do not, and
      * may lie far apart: a message that is all of a tensor's memory, or a part of it, goes straight
-     * there, and @p receive is then where the first one goes. What lies between them must not be
-     * touched. If it is NULL, the library uses broadcasts, which are slower because every rank
-     * receives everything.
+     * there, and @p receive is then where the first one goes (NULL: none comes). What lies between
+     * them must not be touched. If it is NULL, the library uses broadcasts, which are slower
+     * because every rank receives everything.
      */
     dcp_status (*all_to_all)(void *context, const dcp_collective *call, const void *send,
                              const size_t *send_sizes, const size_t *send_offsets, void *receive,

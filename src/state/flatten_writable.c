@@ -5,30 +5,7 @@
 #include "base/unwritable.h"
 #include "state/device_memory.h"
 #include "state/flatten.h"
-
-/* From the first to the last byte of a chunk, which has elements. */
-static void chunk_bytes(const struct state_tensor *tensor, const struct state_chunk *chunk,
-                        uint64_t *start, uint64_t *end)
-{
-    uint64_t size = dcp_dtype_size(tensor->dtype);
-    *start = (uintptr_t)chunk->data;
-    *end = *start + size;
-    for (int32_t i = 0; i < tensor->ndim; i++) {
-        uint64_t way = (uint64_t)(chunk->sizes[i] - 1) * (uint64_t)chunk->strides[i] * size;
-        if (chunk->strides[i] < 0)
-            *start += way;
-        else
-            *end += way;
-    }
-}
-
-static bool is_empty(const struct state_tensor *tensor, const struct state_chunk *chunk)
-{
-    for (int32_t i = 0; i < tensor->ndim; i++)
-        if (chunk->sizes[i] == 0)
-            return true;
-    return false;
-}
+#include "state/node_block.h"
 
 /* Whether a byte of the range, which is to be written, cannot be. */
 typedef bool (*range_judge)(const struct unwritable *unwritable, uint64_t start, uint64_t end);
@@ -45,9 +22,9 @@ static dcp_status check_tensor(const char *name, const struct state_tensor *tens
     for (size_t c = 0; c < tensor->chunk_count; c++) {
         const struct state_chunk *chunk = &tensor->chunks[c];
         uint64_t start, end;
-        if (!chunk->data || !device_is_host(&chunk->device) || is_empty(tensor, chunk))
+        if (!chunk->data || !device_is_host(&chunk->device) ||
+            !chunk_reach(tensor, chunk, &start, &end))
             continue;
-        chunk_bytes(tensor, chunk, &start, &end);
         if (is_unwritable(unwritable, start, end))
             return dcp_error_set(DCP_ERR_ARGUMENT,
                                  "%s: its %" PRIu64 " bytes of memory at 0x%" PRIx64

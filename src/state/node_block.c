@@ -36,6 +36,21 @@ dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, ui
     return make_block(pool, device, size, NULL, block);
 }
 
+bool chunk_reach(const struct state_tensor *tensor, const struct state_chunk *chunk,
+                 uint64_t *start, uint64_t *end)
+{
+    uint64_t size = dcp_dtype_size(tensor->dtype);
+    *start = (uintptr_t)chunk->data;
+    *end = *start + size;
+    for (int32_t i = 0; i < tensor->ndim; i++) {
+        uint64_t way = (uint64_t)(chunk->sizes[i] - 1) * (uint64_t)chunk->strides[i] * size;
+        if (chunk->sizes[i] == 0)
+            return false;
+        *(chunk->strides[i] < 0 ? start : end) += way;
+    }
+    return true;
+}
+
 /* Elements from the first one to behind the last one; false: beyond any memory, or backwards. */
 static bool count_reach(const struct state_tensor *tensor, const struct state_chunk *chunk,
                         uint64_t *reach)

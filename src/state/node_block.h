@@ -16,6 +16,10 @@ dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, ui
  * elements. */
 bool chunk_is_view(const struct state_tensor *tensor, const struct state_chunk *chunk,
                    int64_t *offset);
+/* From the first byte of a chunk's elements to behind the last one, with what lies in between.
+ * false: it has no elements. */
+bool chunk_reach(const struct state_tensor *tensor, const struct state_chunk *chunk,
+                 uint64_t *start, uint64_t *end);
 /* Copies the elements to host memory, row-major. DCP_ERR_UNSUPPORTED for chunks that are strided on
  * a device. */
 dcp_status chunk_read(const struct state_tensor *tensor, const struct state_chunk *chunk,

@@ -195,6 +195,39 @@ static void used_memory_is_in_large_pages_as_well(void **state)
     assert_int_equal(large, size);
 }
 
+static void *allocate_used(void *context, size_t size)
+{
+    void *block = malloc(size);
+    (void)context;
+    return block ? memset(block, 0xab, size) : NULL;
+}
+
+static void *reallocate(void *context, void *block, size_t size)
+{
+    (void)context;
+    return realloc(block, size);
+}
+
+static void release(void *context, void *block)
+{
+    (void)context;
+    free(block);
+}
+
+/* A device may know in which pages it is. */
+static void pages_of_the_callers_allocator_stay(void **state)
+{
+    const dcp_allocator callers = {allocate_used, reallocate, release, NULL};
+    void *memory;
+    (void)state;
+    assert_int_equal(dcp_set_allocator(&callers), DCP_OK);
+    assert_int_equal(dcp_memory_allocate(2 * LARGE, &memory), DCP_OK);
+    for (size_t at = 0; at < 2 * LARGE; at++)
+        assert_int_equal(((unsigned char *)memory)[at], 0xab);
+    dcp_memory_free(memory);
+    assert_int_equal(dcp_set_allocator(NULL), DCP_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +236,7 @@ int main(void)
         cmocka_unit_test(many_ranges_are_found),
         cmocka_unit_test(lists_of_mappings_are_read),
         cmocka_unit_test(used_memory_is_in_large_pages_as_well),
+        cmocka_unit_test(pages_of_the_callers_allocator_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

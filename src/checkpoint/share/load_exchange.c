@@ -52,7 +52,7 @@ static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsig
     while (share_window_next(rounds->share, metadata, &window, &cursor, &segment)) {
         const struct share_region *region = &rounds->share->regions[segment.run->region];
         RETURN_IF_ERROR(bytes == rounds->passages[rank].place
-                            ? share_destinations_have(rounds->put, &segment)
+                            ? share_destinations_count(rounds->put, &segment)
                             : share_destinations_put(rounds->put, &segment, bytes + segment.place));
         if (rank != rounds->rank)
             rounds->received_bytes += (uint64_t)(segment.end - segment.from) *

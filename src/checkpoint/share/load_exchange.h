@@ -90,15 +90,15 @@ dcp_status share_destinations_put(struct share_destinations *destinations,
 unsigned char *share_destinations_place(const struct share_destinations *destinations,
                                         const struct share_run *run, int64_t from);
 /* Counts the elements of a segment that are in their place already. */
-dcp_status share_destinations_have(struct share_destinations *destinations,
-                                   const struct share_segment *segment);
+dcp_status share_destinations_count(struct share_destinations *destinations,
+                                    const struct share_segment *segment);
 uint64_t share_destinations_moved(const struct share_destinations *destinations);
 /* NULL is allowed. */
 void share_destinations_close(struct share_destinations *destinations);
 
-/* Whether no two chunks that an exchange of tensors is for have memory in common; objects: false.
- */
 uint64_t share_places_memory(const struct load_exchange *exchange);
+/* Whether no two chunks that an exchange of tensors is for have memory in common; false for one of
+ * objects. */
 dcp_status share_places_check(const struct load_exchange *exchange, bool *apart);
 /* share_destinations_place() in the chunk of an item that wants a part of the region. */
 unsigned char *share_place_of(const struct load_exchange *exchange, const struct read_item *item,

@@ -129,8 +129,8 @@ unsigned char *share_destinations_place(const struct share_destinations *destina
     return only ? share_place_of(exchange, only, region, from) : NULL;
 }
 
-dcp_status share_destinations_have(struct share_destinations *destinations,
-                                   const struct share_segment *segment)
+dcp_status share_destinations_count(struct share_destinations *destinations,
+                                    const struct share_segment *segment)
 {
     const struct load_exchange *exchange = destinations->exchange;
     const struct share_region *region = &exchange->share->regions[segment->run->region];

@@ -8,27 +8,15 @@
 #include "base/memory.h"
 #include "checkpoint/share/load_exchange.h"
 #include "state/box.h"
+#include "state/copy.h"
 #include "state/device_memory.h"
+#include "state/node_block.h"
 
 /* The memory that a chunk's elements lie in, perhaps with others in between. */
 struct extent {
     const struct state_chunk *chunk;
-    uintptr_t start, end;
+    uint64_t start, end;
 };
-
-static struct extent extent_of(const struct state_tensor *tensor, const struct state_chunk *chunk)
-{
-    int64_t first = 0, last = 0, size = (int64_t)dcp_dtype_size(tensor->dtype);
-    for (int32_t i = 0; i < tensor->ndim; i++) {
-        int64_t way = (chunk->sizes[i] - 1) * chunk->strides[i];
-        if (chunk->sizes[i] == 0)
-            return (struct extent){.chunk = chunk};
-        *(way < 0 ? &first : &last) += way;
-    }
-    return (struct extent){.chunk = chunk,
-                           .start = (uintptr_t)chunk->data + (uintptr_t)(first * size),
-                           .end = (uintptr_t)chunk->data + (uintptr_t)((last + 1) * size)};
-}
 
 static int compare_extents(const void *left, const void *right)
 {
@@ -41,7 +29,7 @@ static int compare_extents(const void *left, const void *right)
 
 static bool are_apart(const struct extent *extents, size_t count)
 {
-    uintptr_t end = 0;
+    uint64_t end = 0;
     for (size_t i = 0; i < count; i++) {
         bool again = i > 0 && extents[i].chunk == extents[i - 1].chunk;
         if (extents[i].start < end && !again)
@@ -79,25 +67,15 @@ dcp_status share_places_check(const struct load_exchange *exchange, bool *apart)
         if (!exchange->metadata->entries[item->entry].is_tensor)
             continue;
         const struct state_tensor *tensor = tensor_of(exchange, item);
-        extents[count++] = extent_of(tensor, &tensor->chunks[item->chunk]);
+        struct extent *extent = &extents[count];
+        extent->chunk = &tensor->chunks[item->chunk];
+        count += chunk_reach(tensor, extent->chunk, &extent->start, &extent->end);
     }
     if (count > 1)
         qsort(extents, count, sizeof *extents, compare_extents);
     *apart = are_apart(extents, count);
     memory_release(extents);
     return DCP_OK;
-}
-
-/* Whether the consecutive elements of a box are consecutive in the chunk. */
-static bool is_dense(struct box box, const struct state_chunk *chunk)
-{
-    int64_t run = 1;
-    for (int32_t i = box.ndim - 1; i >= 0; i--) {
-        if (box.sizes[i] != 1 && chunk->strides[i] != run)
-            return false;
-        run *= box.sizes[i];
-    }
-    return true;
 }
 
 unsigned char *share_place_of(const struct load_exchange *exchange, const struct read_item *item,
@@ -107,7 +85,8 @@ unsigned char *share_place_of(const struct load_exchange *exchange, const struct
     const struct state_tensor *tensor = tensor_of(exchange, item);
     const struct state_chunk *chunk = &tensor->chunks[item->chunk];
     if (tensor->dtype != entry->dtype || !device_is_host(&chunk->device) ||
-        !box_contains(item->region, region->box) || !is_dense(region->box, chunk))
+        !box_contains(item->region, region->box) ||
+        !copy_is_dense(region->box.ndim, region->box.sizes, chunk->strides))
         return NULL;
     int64_t way = from;
     for (int32_t i = 0; i < region->box.ndim; i++)
