@@ -192,6 +192,17 @@ static void what_is_read_next_for_others_is_under_way(void **state)
     simulated_free(of_one);
 }
 
+/* Though each tensor has a file, whose footer is read before. */
+static void what_is_read_next_may_be_in_another_file(void **state)
+{
+    struct simulated_file_system *fs = disk_with(several, DCP_FILE_PER_ITEM);
+    (void)state;
+    load_as_pair(fs, several, 0);
+    assert_true(transfer_watch_overtaken() >= TENSORS - 2);
+    assert_int_equal(simulated_open_descriptors(fs), 0);
+    simulated_free(fs);
+}
+
 /* The rows from 300 on of three tensors. Returns the bytes read; 0: the load failed. */
 static uint64_t load_some(struct simulated_file_system *fs, const struct tensors *tensors)
 {
@@ -233,6 +244,26 @@ static void an_early_failure_changes_nothing(void **state)
     assert_true(survived > 0);
     simulated_free(fs);
     free_tensors(&loaded);
+}
+
+/* The same for what one rank reads for the other: a load ends well, or with the error. */
+static void an_early_failure_of_a_pair_is_not_its_own(void **state)
+{
+    struct simulated_file_system *fs = disk_with_tensors(DCP_FILE_PER_ITEM);
+    struct pair pair = {.storage = simulated_storage(fs), .kind = several};
+    struct rank ranks[RANKS_MAX];
+    bool reached = true;
+    (void)state;
+    for (long n = 1; reached; n += 1 + n / 8) {
+        simulated_set_fault(fs, &(struct simulated_fault){
+                                    .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
+        ranks_run(ranks, 2, PATH, load_columns, &pair);
+        reached = simulated_fault_reached(fs);
+        assert_int_equal(ranks[0].status, ranks[1].status);
+        assert_true(ranks[0].status == DCP_OK || (reached && ranks[0].status == DCP_ERR_IO));
+        assert_int_equal(simulated_open_descriptors(fs), 0);
+    }
+    simulated_free(fs);
 }
 
 /* Also while a file is opened early. */
@@ -285,7 +316,9 @@ int main(void)
         cmocka_unit_test(the_next_tensor_is_under_way),
         cmocka_unit_test(the_next_file_is_under_way),
         cmocka_unit_test(what_is_read_next_for_others_is_under_way),
+        cmocka_unit_test(what_is_read_next_may_be_in_another_file),
         cmocka_unit_test(an_early_failure_changes_nothing),
+        cmocka_unit_test(an_early_failure_of_a_pair_is_not_its_own),
         cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(all_of_them_are_right),
     };

@@ -103,6 +103,42 @@ static void runs_are_sent_in_equal_parts(void **state)
     free(wishes);
 }
 
+/* So that it may go to its place without a copy. */
+static void a_large_segment_has_a_window_of_its_own(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct load_share result;
+    size_t large = 0, joined = 0;
+    stored_init(&stored, 1000, 1024);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t e = 0; e < ENTRIES; e++)
+            wish(&wishes[r], &stored, e, (int64_t[]){e == 2 ? 0 : 320, 0},
+                 e == 2 ? stored.shape : (int64_t[]){20, 1024});
+    assert_int_equal(share(&stored, wishes, 2, &large_rules, &result), DCP_OK);
+    for (uint32_t reader = 0; reader < 2; reader++) {
+        struct share_cursor cursor = share_cursor_start(&result, reader);
+        while (cursor.run < result.run_count) {
+            struct share_window window = {0};
+            struct share_segment segment;
+            size_t count = 0, most = 0;
+            while (share_window_next(&result, &stored.metadata, &window, &cursor, &segment)) {
+                size_t size = (size_t)(segment.end - segment.from) * sizeof(float);
+                most = size > most ? size : most;
+                count++;
+            }
+            assert_true(count == 1 || most < 1 << 20);
+            large += most >= 1 << 20;
+            joined += count > 1;
+        }
+    }
+    assert_int_equal(large, 2);
+    assert_int_equal(joined, 2);
+    load_share_free(&result);
+    free(wishes);
+}
+
 static size_t count_runs(const struct stored *stored, struct wishes *wishes,
                          const struct share_rules *rules, size_t *summed)
 {
@@ -457,6 +493,7 @@ int main(void)
         cmocka_unit_test(everyone_gets_its_wishes_once),
         cmocka_unit_test(readers_read_about_equal_bytes),
         cmocka_unit_test(runs_are_sent_in_equal_parts),
+        cmocka_unit_test(a_large_segment_has_a_window_of_its_own),
         cmocka_unit_test(records_are_cut_where_they_can_be_checked),
         cmocka_unit_test(ranges_of_streams_are_cut_likewise),
         cmocka_unit_test(everyone_gets_what_others_hold),

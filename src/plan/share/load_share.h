@@ -165,6 +165,7 @@ struct share_cursor share_cursor_start(const struct load_share *share, uint32_t 
  * ranks, in one message of share->window bytes at most. Zero is the start of one. */
 struct share_window {
     bool begun;
+    bool full; /* with a large segment, which is alone in it */
     uint32_t set;
     size_t bytes; /* so far */
 };

@@ -8,6 +8,9 @@
  * finds its place. */
 enum { SEGMENT_ALIGNMENT = 16, WINDOW_MIN = 256 };
 
+/* From here on a segment has a window of its own: it may go to its place without a copy. */
+#define LARGE_SEGMENT ((uint64_t)1 << 20)
+
 struct share_cursor share_cursor_start(const struct load_share *share, uint32_t reader)
 {
     return (struct share_cursor){.run = share->first[reader]};
@@ -30,7 +33,7 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
         return false;
     const struct share_run *run = &share->runs[cursor->run];
     const struct share_region *region = &share->regions[run->region];
-    if (window->begun && window->set != region->set)
+    if (window->full || (window->begun && window->set != region->set))
         return false;
     size_t size = share_element_size(&metadata->entries[region->entry]);
     size_t place = (window->bytes + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
@@ -43,8 +46,12 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
             return false;
         end = segment_end(share, metadata, run, from, room);
     }
+    bool large = (uint64_t)(end - from) * size >= LARGE_SEGMENT;
+    if (large && window->begun)
+        return false;
     *segment = (struct share_segment){run, from, end, place};
     window->begun = true;
+    window->full = large;
     window->set = region->set;
     window->bytes = place + (size_t)(end - from) * size;
     cursor->element = end;

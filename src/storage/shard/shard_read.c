@@ -18,7 +18,7 @@ struct shard_piece {
     struct tensor_view view;
     struct piece_check check;
     dcp_verification verification;
-    struct shard_range next; /* what is read after the next span */
+    struct shard_range next; /* what is read after the next span; its file is in use, or NULL */
 };
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
@@ -168,6 +168,7 @@ static dcp_status piece_open(struct shard_reader *reader, const struct metadata_
         return error_no_memory(sizeof *made, "an open piece");
     dcp_status status = open_piece(made, reader, entry, piece, reading, verification);
     made->verification = verification;
+    made->next.file = NULL;
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);
@@ -239,6 +240,14 @@ static dcp_status read_dense_span(struct shard_piece *opened, struct box region,
                               read_region(&item->source, &flat, &from, &size, &to));
 }
 
+static void forget_next(struct shard_piece *opened)
+{
+    if (opened->next.file)
+        shard_file_release(opened->item.reader, opened->next.file);
+    opened->next.file = NULL;
+    opened->item.checked.next = NULL;
+}
+
 static dcp_status read_span(struct shard_piece *opened, struct box region, int64_t from,
                             int64_t end, void *elements)
 {
@@ -263,19 +272,33 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
                                  int64_t end, void *elements)
 {
     dcp_status status = read_span(opened, region, from, end, elements);
-    opened->item.checked.next = NULL; /* it has begun */
+    forget_next(opened); /* it has begun, and keeps its file */
     return status;
+}
+
+/* What goes wrong here does so again when the piece is opened. */
+static bool open_next(struct shard_piece *opened, uint32_t file)
+{
+    struct shard_reader *reader = opened->item.reader;
+    forget_next(opened);
+    if (shard_file_acquire(reader, file, opened->verification, &opened->next.file) == DCP_OK)
+        return true;
+    error_clear();
+    opened->next.file = NULL;
+    return false;
 }
 
 void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
                          const struct metadata_piece *piece, int64_t from, int64_t end)
 {
     struct stored_item *item = &opened->item;
-    struct shard_range *next = &opened->next;
-    if (!item->file || piece->file != item->piece->file ||
-        !shard_span_range(entry, piece, from, end, next) || next->size < SHARD_LARGE)
+    struct shard_range *next = &opened->next, range;
+    if (!item->file || item->reader->how.plain ||
+        !shard_span_range(entry, piece, from, end, &range) || range.size < SHARD_LARGE ||
+        !open_next(opened, piece->file))
         return;
-    next->file = item->file;
+    next->offset = range.offset;
+    next->size = range.size;
     item->checked.next = next;
     if (piece == item->piece) { /* which says where its elements are */
         uint64_t size = dcp_dtype_size(entry->dtype);
@@ -284,7 +307,7 @@ void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry
         next->size = (uint64_t)(end - from) * size;
         return;
     }
-    shard_file_expect_piece(item->file, piece, opened->verification);
+    shard_file_expect_piece(next->file, piece, opened->verification);
 }
 
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)
@@ -326,6 +349,7 @@ void shard_piece_close(struct shard_piece *opened)
 {
     if (!opened)
         return;
+    forget_next(opened);
     stored_item_close(&opened->item);
     memory_release(opened);
 }

@@ -183,7 +183,7 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
 dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
                                  int64_t end, void *elements);
 /* Says what is read after the next span: elements from to end - 1 of that piece, row-major, or of
- * another one. It begins meanwhile, if it is large, and in the same file. */
+ * another one, perhaps in another file, which is opened. It begins meanwhile, if it is large. */
 void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
                          const struct metadata_piece *piece, int64_t from, int64_t end);
 /* Reads what a request about the piece wants, as shard_read_tensor(). */
