@@ -246,8 +246,8 @@ static void an_early_failure_changes_nothing(void **state)
     free_tensors(&loaded);
 }
 
-/* The same for what one rank reads for the other: both have all values, or fail as one. */
-static void an_early_failure_of_a_pair_is_not_its_own(void **state)
+/* Whichever operation fails, early or in its turn, while one rank reads for the other. */
+static void a_pair_has_all_values_or_fails_as_one(void **state)
 {
     struct simulated_file_system *fs = disk_with_tensors(DCP_FILE_PER_ITEM);
     struct pair pair = {.storage = simulated_storage(fs), .kind = several};
@@ -318,7 +318,7 @@ int main(void)
         cmocka_unit_test(what_is_read_next_for_others_is_under_way),
         cmocka_unit_test(what_is_read_next_may_be_in_another_file),
         cmocka_unit_test(an_early_failure_changes_nothing),
-        cmocka_unit_test(an_early_failure_of_a_pair_is_not_its_own),
+        cmocka_unit_test(a_pair_has_all_values_or_fails_as_one),
         cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(all_of_them_are_right),
     };
