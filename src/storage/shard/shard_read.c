@@ -276,38 +276,29 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
     return status;
 }
 
-/* What goes wrong here does so again when the piece is opened. */
-static bool open_next(struct shard_piece *opened, uint32_t file)
-{
-    struct shard_reader *reader = opened->item.reader;
-    forget_next(opened);
-    if (shard_file_acquire(reader, file, opened->verification, &opened->next.file) == DCP_OK)
-        return true;
-    error_clear();
-    opened->next.file = NULL;
-    return false;
-}
-
 void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
                          const struct metadata_piece *piece, int64_t from, int64_t end)
 {
     struct stored_item *item = &opened->item;
-    struct shard_range *next = &opened->next, range;
+    struct shard_range next;
     if (!item->file || item->reader->how.plain ||
-        !shard_span_range(entry, piece, from, end, &range) || range.size < SHARD_LARGE ||
-        !open_next(opened, piece->file))
+        !shard_span_range(entry, piece, from, end, &next) || next.size < SHARD_LARGE)
         return;
-    next->offset = range.offset;
-    next->size = range.size;
-    item->checked.next = next;
-    if (piece == item->piece) { /* which says where its elements are */
-        uint64_t size = dcp_dtype_size(entry->dtype);
-        next->offset = stored_item_place(item, &opened->view) +
-                       (uint64_t)(opened->view.storage_offset + from) * size;
-        next->size = (uint64_t)(end - from) * size;
+    forget_next(opened);
+    if (shard_file_acquire(item->reader, piece->file, opened->verification, &next.file) != DCP_OK) {
+        error_clear(); /* it goes wrong again when the piece is opened */
         return;
     }
-    shard_file_expect_piece(next->file, piece, opened->verification);
+    if (piece == item->piece) { /* which says where its elements are */
+        uint64_t size = dcp_dtype_size(entry->dtype);
+        next.offset = stored_item_place(item, &opened->view) +
+                      (uint64_t)(opened->view.storage_offset + from) * size;
+        next.size = (uint64_t)(end - from) * size;
+    } else {
+        shard_file_expect_piece(next.file, piece, opened->verification);
+    }
+    opened->next = next;
+    item->checked.next = &opened->next;
 }
 
 dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)
