@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "fault/failing_allocator.h"
 #include "storage/scratch.h"
@@ -83,21 +82,6 @@ static void check_equal(const struct sample *loaded, const struct sample *saved)
         assert_memory_equal(loaded->small[t], saved->small[t], (size_t)(1 + t % 100) * 4);
 }
 
-/* As who wrote it without a footer would have left it. */
-static void drop_footer(const char *directory)
-{
-    size_t size;
-    uint64_t content;
-    unsigned char *bytes = scratch_read(directory, FILE_NAME, &size);
-    char *path = scratch_path(directory, FILE_NAME);
-    memcpy(&content, bytes + size - 40, sizeof content);
-    assert_true(content > LARGE_BYTES && content < size);
-    assert_int_equal(truncate(path, (off_t)content), 0);
-    free(path);
-    free(bytes);
-    scratch_promise_nothing(directory);
-}
-
 static void loads_are_whole_in_any_way(void **state)
 {
     static const uint32_t ways[] = {DCP_IO_AUTO, DCP_IO_POOL | DCP_IO_BUFFERED, DCP_IO_RING};
@@ -120,7 +104,7 @@ static void loads_are_whole_in_any_way(void **state)
             sample_free(&loaded);
         }
         if (!bare)
-            drop_footer(*state);
+            scratch_drop_footer(*state, FILE_NAME);
     }
     sample_free(&saved);
 }
@@ -159,7 +143,7 @@ static void damage_is_noticed(void **state)
         }
         assert_int_equal(load(&loaded, *state, 4, DCP_IO_AUTO, DCP_VERIFY_ALL), DCP_OK);
         if (!bare)
-            drop_footer(*state);
+            scratch_drop_footer(*state, FILE_NAME);
     }
     sample_free(&loaded);
     sample_free(&saved);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/ranks.h"
 #include "storage/scratch.h"
@@ -305,19 +304,6 @@ static void remember(void *context, dcp_log_level level, const char *line)
         snprintf(logged, sizeof logged, "%s", line);
 }
 
-static void drop_footer(const char *directory)
-{
-    size_t size;
-    uint64_t content;
-    unsigned char *bytes = scratch_read(directory, FILE_NAME, &size);
-    char *path = scratch_path(directory, FILE_NAME);
-    memcpy(&content, bytes + size - 40, sizeof content);
-    assert_int_equal(truncate(path, (off_t)content), 0);
-    free(path);
-    free(bytes);
-    scratch_promise_nothing(directory);
-}
-
 /* Rows of a matrix in a file like PyTorch's. */
 static void expect_counted(const char *path, int64_t rows, int64_t from, int64_t count,
                            bool checked)
@@ -345,9 +331,9 @@ static void records_are_completed_where_that_costs_little(void **state)
     struct part part = whole(TALL, WIDE);
     dcp_figures figures;
     save_matrix(large, TALL, WIDE);
-    drop_footer(large);
+    scratch_drop_footer(large, FILE_NAME);
     save_matrix(small, 256, WIDE);
-    drop_footer(small);
+    scratch_drop_footer(small, FILE_NAME);
     dcp_set_log(remember, NULL, DCP_LOG_INFO);
     expect_counted(large, TALL, 0, TALL, true);
     expect_counted(large, TALL, 500, TALL - 1000, true);

@@ -129,6 +129,20 @@ void scratch_promise_nothing(const char *directory)
     free(bytes);
 }
 
+void scratch_drop_footer(const char *directory, const char *name)
+{
+    enum { CONTENT_FROM_END = 40 };
+    size_t size;
+    uint64_t content;
+    unsigned char *bytes = scratch_read(directory, name, &size);
+    assert_true(size > CONTENT_FROM_END);
+    memcpy(&content, bytes + size - CONTENT_FROM_END, sizeof content);
+    assert_true(content < size);
+    scratch_write(directory, name, bytes, (size_t)content);
+    free(bytes);
+    scratch_promise_nothing(directory);
+}
+
 const char *scratch_list(const char *directory)
 {
     static char text[16384];

@@ -23,6 +23,8 @@ void scratch_flip(const char *directory, const char *name, uint64_t offset, unsi
 /* Makes the save id of a directory's .metadata one that does not say that all files have footers,
  * as PyTorch's. */
 void scratch_promise_nothing(const char *directory);
+/* Leaves a directory's only shard file as who writes no footers would have. */
+void scratch_drop_footer(const char *directory, const char *name);
 /* Names in the directory, sorted, joined by spaces; static storage. */
 const char *scratch_list(const char *directory);
 void scratch_copy(const char *from, const char *to);

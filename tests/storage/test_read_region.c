@@ -124,7 +124,6 @@ static void check_random_box(struct stored *stored, uint64_t *random)
     unsigned char *memory = malloc((size_t)to.total * element);
     unsigned char *expected = malloc((size_t)to.total * element);
     assert_true(memory && expected);
-    memset(memory, 0xee, (size_t)to.total * element);
     memset(expected, 0xee, (size_t)to.total * element);
     if (box_volume(box_of(ndim, &box)) > 0) {
         int64_t index[DCP_MAX_DIMS] = {0};
@@ -134,10 +133,15 @@ static void check_random_box(struct stored *stored, uint64_t *random)
         while (layout_next(ndim, box.sizes, index));
     }
     struct region_target target = {stored->view.dtype, {0}, memory, to.strides, 0, NULL};
+    const struct byte_source sources[] = {
+        stored->source, byte_source_memory(stored->counted.bytes, (size_t)stored->source.size)};
     stored->counted.expected_first = stored->counted.expected_end = 0;
-    assert_int_equal(read_region(&stored->source, &stored->view, box.offsets, box.sizes, &target),
-                     DCP_OK);
-    assert_memory_equal(memory, expected, (size_t)to.total * element);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        memset(memory, 0xee, (size_t)to.total * element);
+        assert_int_equal(read_region(&sources[i], &stored->view, box.offsets, box.sizes, &target),
+                         DCP_OK);
+        assert_memory_equal(memory, expected, (size_t)to.total * element);
+    }
     if (stored->counted.expected_end > 0)
         assert_int_equal(stored->counted.expected_first, stored->counted.expected_end - 1);
     free(memory);
@@ -394,24 +398,50 @@ static void views_beyond_their_storage_are_refused(void **state)
     assert_int_equal(read_region(&source, &view, offsets, sizes, &target), DCP_ERR_FORMAT);
 }
 
-static void missing_memory_is_an_error(void **state)
+/* The other way round, as float or double. Returns the allocations asked for, the first of which
+ * is refused. */
+static long read_without_memory(const struct byte_source *source, dcp_dtype dtype,
+                                dcp_status *status)
 {
-    (void)state;
-    unsigned char bytes[64] = {0};
     const int64_t sizes[] = {4, 4}, strides[] = {1, 4}, none[] = {0, 0}, to[] = {4, 1};
-    struct byte_source source = byte_source_memory(bytes, sizeof bytes);
     const struct tensor_view view = {.dtype = DCP_F32,
                                      .ndim = 2,
                                      .sizes = sizes,
                                      .strides = strides,
                                      .data_length = 64,
                                      .storage_bytes = 64};
-    float out[16];
-    struct region_target target = {DCP_F32, {0}, out, to, 0, NULL};
+    double out[16];
+    struct region_target target = {dtype, {0}, out, to, 0, NULL};
     failing_allocator_install(1, false);
-    dcp_status status = read_region(&source, &view, none, sizes, &target);
+    *status = read_region(source, &view, none, sizes, &target);
+    long count = failing_allocator_count();
     assert_int_equal(failing_allocator_remove(), 0);
+    return count;
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    unsigned char bytes[64] = {0};
+    struct counted counted = {.bytes = bytes};
+    const struct byte_source source = {
+        .read = read_counted, .context = &counted, .size = sizeof bytes};
+    dcp_status status;
+    (void)state;
+    assert_int_equal(read_without_memory(&source, DCP_F32, &status), 1);
     assert_int_equal(status, DCP_ERR_NO_MEMORY);
+}
+
+static void what_is_in_memory_needs_no_more_of_it(void **state)
+{
+    static const dcp_dtype dtypes[] = {DCP_F32, DCP_F64};
+    unsigned char bytes[64] = {0};
+    const struct byte_source source = byte_source_memory(bytes, sizeof bytes);
+    dcp_status status;
+    (void)state;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        assert_int_equal(read_without_memory(&source, dtypes[i], &status), 0);
+        assert_int_equal(status, DCP_OK);
+    }
 }
 
 int main(void)
@@ -427,6 +457,7 @@ int main(void)
         cmocka_unit_test(signs_of_every_kind_are_turned),
         cmocka_unit_test(views_beyond_their_storage_are_refused),
         cmocka_unit_test(missing_memory_is_an_error),
+        cmocka_unit_test(what_is_in_memory_needs_no_more_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

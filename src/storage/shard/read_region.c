@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/shard/read_region.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -364,6 +366,21 @@ static dcp_status read_blocks(struct region *region, int32_t split, int64_t step
     return DCP_OK;
 }
 
+/* All of the region, if the source has it in memory as it is wanted but for places and dtype. */
+static const void *find_in_memory(const struct region *region, struct box_storage *all)
+{
+    const struct tensor_view *view = region->view;
+    uint64_t offset;
+    *all = (struct box_storage){0};
+    memcpy(all->sizes, region->sizes, sizeof all->sizes);
+    if (view->swapped || view->conjugate || view->negative ||
+        !checked_add_u64(view->data_offset, (uint64_t)(region->start * region->stored_size),
+                         &offset))
+        return NULL;
+    return byte_source_at(region->source, offset,
+                          (uint64_t)(span_of(region, all) * region->stored_size));
+}
+
 static dcp_status read_buffered(struct region *region)
 {
     int32_t split;
@@ -432,5 +449,7 @@ dcp_status read_region(const struct byte_source *source, const struct tensor_vie
         return read_to_device(&region);
     if (as_it_is && (split == 0 || is_worth_a_read(&region, split, run)))
         return read_direct(&region, split, run);
-    return read_buffered(&region);
+    struct box_storage all;
+    const void *elements = find_in_memory(&region, &all);
+    return elements ? scatter(&region, &all, elements) : read_buffered(&region);
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -11,8 +12,10 @@
 #include "storage/shard/shard_request.h"
 #include "storage/shard/stored_item.h"
 
-/* Streams up to here are worth reading along with their neighbours, up to so much together. */
+/* Streams up to here are worth reading along with their neighbours, up to so much together. Of one
+ * that is wanted in part, no more is read in vain than takes as long as another read. */
 #define SMALL_STREAM ((uint64_t)64 << 10)
+#define VAIN_MOST    ((uint64_t)16 << 10)
 #define WINDOW_MOST  SHARD_WINDOW_MOST
 /* What is read in between without being wanted: hardly more than alignment leaves, or next to
  * nothing beside the whole. */
@@ -45,13 +48,23 @@ struct read_tasks {
     atomic_uint_fast64_t moved;
 };
 
+/* Elements of the piece that are not wanted. */
+static uint64_t count_unwanted(const struct shard_request *request)
+{
+    const struct metadata_piece *piece = request->piece;
+    const struct box stored = {request->entry->ndim, piece->offsets, piece->sizes};
+    return (uint64_t)(box_volume(stored) - box_volume(request->region));
+}
+
 static bool is_small(const struct shard_request *request)
 {
-    const struct metadata_entry *entry = request->entry;
     const struct metadata_piece *piece = request->piece;
-    return metadata_is_in_stream(piece) && piece->length <= SMALL_STREAM &&
-           box_volume(request->region) ==
-               box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
+    uint64_t vain;
+    if (!metadata_is_in_stream(piece) || piece->length > SMALL_STREAM)
+        return false;
+    return piece->zstd || (checked_multiply_u64(count_unwanted(request),
+                                                dcp_dtype_size(request->entry->dtype), &vain) &&
+                           vain <= VAIN_MOST);
 }
 
 /* Enough runs for all threads to be busy until the end. */
@@ -169,7 +182,17 @@ static dcp_status read_window(struct read_tasks *tasks, const struct shard_reque
     return status;
 }
 
-/* What the page cache has is read in windows that stay in a core's cache. */
+/* Parts that are not wanted are probably wanted by other ranks. */
+static bool is_all_wanted(const struct shard_request *requests, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (count_unwanted(&requests[i]) > 0)
+            return false;
+    return true;
+}
+
+/* What the page cache has, or shall have for others, is read in windows that stay in a core's
+ * cache. */
 static dcp_status choose_window(const struct read_tasks *tasks, const struct read_task *task,
                                 uint64_t *most)
 {
@@ -183,7 +206,8 @@ static dcp_status choose_window(const struct read_tasks *tasks, const struct rea
     RETURN_IF_ERROR(
         shard_file_acquire(tasks->reader, first->piece->file, tasks->verification, &file));
     if (tasks->reader->io & ~(uint32_t)DCP_IO_BUFFERED ||
-        !shard_file_is_cached(file, &group, first->piece->offset))
+        (!shard_file_is_cached(file, &group, first->piece->offset) &&
+         is_all_wanted(first, task->count)))
         *most = SHARD_RUN_MOST;
     shard_file_release(tasks->reader, file);
     return DCP_OK;

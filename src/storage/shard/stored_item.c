@@ -46,13 +46,18 @@ static dcp_status check_range(const struct shard_file *file, const struct metada
     return DCP_OK;
 }
 
+static bool is_in_window(const struct metadata_piece *piece, const struct read_window *window)
+{
+    return window && piece->offset >= window->start && piece->length <= window->size &&
+           piece->offset - window->start <= window->size - piece->length;
+}
+
 /* Has the whole stream in memory, and makes that the source. */
 static dcp_status load_stream(struct stored_item *item, const struct read_window *window)
 {
     const struct metadata_piece *piece = item->piece;
     item->in_memory = true;
-    if (window && piece->offset >= window->start && piece->length <= window->size &&
-        piece->offset - window->start <= window->size - piece->length) {
+    if (is_in_window(piece, window)) {
         item->trusted = window->trusted;
         item->source = byte_source_memory(window->bytes + (piece->offset - window->start),
                                           (size_t)piece->length);
@@ -200,7 +205,8 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
     dcp_status status = open_source(item, reader, entry, piece, verification, window);
     if (status == DCP_OK && piece->zstd)
         status = decompress_stream(item, window);
-    else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))
+    else if (status == DCP_OK && is_stream &&
+             (piece->length <= (whole ? SMALL_STREAM : TINY_STREAM) || is_in_window(piece, window)))
         status = load_stream(item, window);
     if (status != DCP_OK)
         stored_item_close(item);

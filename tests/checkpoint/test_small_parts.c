@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loads of parts of many small tensors: these are read whole, along with their neighbours, and as
+ * many reads, bytes and checks as parts that are read one by one would not need are not there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/failing_allocator.h"
+#include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
+#include "storage/files/files.h"
+#include "storage/scratch.h"
+
+enum { COUNT = 800, ROWS = 128, COLUMNS = 40 };
+#define FILE_NAME "__0_0.distcp"
+
+/* The same part of each tensor. */
+struct part {
+    int64_t offsets[2];
+    int64_t sizes[2];
+    dcp_dtype dtype;
+};
+
+static const struct part rows = {{20, 0}, {40, COLUMNS}, DCP_F32},
+                         columns = {{0, 20}, {ROWS, 15}, DCP_F32},
+                         corner = {{30, 5}, {70, 30}, DCP_F32},
+                         wide = {{20, 10}, {100, 20}, DCP_F64},
+                         few = {{5, 0}, {2, COLUMNS}, DCP_F32};
+static const struct part *const parts[] = {&rows, &columns, &corner, &wide, &few};
+#define PARTS (sizeof parts / sizeof *parts)
+
+static double value(int tensor, int64_t row, int64_t column)
+{
+    return (double)(tensor * ROWS * COLUMNS + row * COLUMNS + column);
+}
+
+static void add_tensor(dcp_state *root, int index, const struct part *part, void *data)
+{
+    char name[16];
+    const dcp_tensor tensor = {.dtype = part->dtype,
+                               .sharded = true,
+                               .ndim = 2,
+                               .global_shape = {ROWS, COLUMNS},
+                               .offsets = {part->offsets[0], part->offsets[1]},
+                               .sizes = {part->sizes[0], part->sizes[1]},
+                               .data = data};
+    snprintf(name, sizeof name, "t%d", index);
+    dcp_state_tensor(root, name, &tensor);
+}
+
+/* False: the library was built without that compression. */
+static bool save(const char *path, const dcp_save_options *options)
+{
+    const struct part whole = {{0, 0}, {ROWS, COLUMNS}, DCP_F32};
+    float *data = malloc(sizeof *data * COUNT * ROWS * COLUMNS);
+    dcp_state *root = dcp_state_new();
+    assert_non_null(data);
+    for (int i = 0; i < COUNT * ROWS * COLUMNS; i++)
+        data[i] = (float)i;
+    for (int t = 0; t < COUNT; t++)
+        add_tensor(root, t, &whole, data + (size_t)t * ROWS * COLUMNS);
+    dcp_status status = dcp_save(root, path, options);
+    if (status != DCP_ERR_UNSUPPORTED)
+        assert_int_equal(status, DCP_OK);
+    dcp_state_free(root);
+    free(data);
+    return status == DCP_OK;
+}
+
+static void save_plain(const char *path)
+{
+    assert_true(save(path, &(dcp_save_options){.skip_sync = true}));
+}
+
+static void check_values(const struct part *part, const void *data)
+{
+    const float *singles = data;
+    const double *doubles = data;
+    size_t at = 0;
+    for (int t = 0; t < COUNT; t++)
+        for (int64_t row = 0; row < part->sizes[0]; row++)
+            for (int64_t column = 0; column < part->sizes[1]; column++, at++) {
+                double found = part->dtype == DCP_F32 ? (double)singles[at] : doubles[at];
+                if (found != value(t, part->offsets[0] + row, part->offsets[1] + column))
+                    fail_msg("t%d [%ld, %ld] is %f", t, (long)row, (long)column, found);
+            }
+}
+
+static dcp_status load(const char *path, const struct part *part, const dcp_load_options *how,
+                       dcp_figures *figures)
+{
+    size_t size = (size_t)(part->sizes[0] * part->sizes[1]) * dcp_dtype_size(part->dtype);
+    dcp_load_options options = *how;
+    unsigned char *data = calloc(COUNT, size);
+    dcp_state *root = dcp_state_new();
+    assert_non_null(data);
+    for (int t = 0; t < COUNT; t++)
+        add_tensor(root, t, part, data + (size_t)t * size);
+    *figures = (dcp_figures){.size_of = sizeof *figures};
+    options.figures = figures;
+    options.convert = true;
+    dcp_status status = dcp_load(root, path, &options, NULL);
+    if (status == DCP_OK)
+        check_values(part, data);
+    dcp_state_free(root);
+    free(data);
+    return status;
+}
+
+static uint64_t bytes_of(const struct part *part)
+{
+    return (uint64_t)(part->sizes[0] * part->sizes[1]) * COUNT * dcp_dtype_size(part->dtype);
+}
+
+/* Reads, checked and unchecked bytes as they are wanted. */
+static void check_loads(const char *path, const dcp_load_options *how)
+{
+    dcp_figures figures;
+    for (size_t i = 0; i < PARTS; i++) {
+        if (load(path, parts[i], how, &figures) != DCP_OK)
+            fail_msg("%s: %s", path, dcp_error_message());
+        assert_int_equal(figures.bytes_moved, bytes_of(parts[i]));
+        if (how->verification == DCP_VERIFY_ALL)
+            assert_int_equal(figures.bytes_unchecked, 0);
+    }
+}
+
+static void they_are_right_however_they_are_stored(void **state)
+{
+    static const dcp_compression compressions[] = {DCP_COMPRESSION_NONE, DCP_COMPRESSION_ZSTD};
+    static const dcp_load_options ways[] = {{.thread_count = 1},
+                                            {.thread_count = 3},
+                                            {.thread_count = 1, .verification = DCP_VERIFY_NONE},
+                                            {.thread_count = 2, .io = DCP_IO_POOL | DCP_IO_DIRECT},
+                                            {.memory_limit = (uint64_t)8 << 20}};
+    for (int bare = 0; bare < 2; bare++)
+        for (int c = 0; c < 2; c++) {
+            char *path = scratch_path(*state, bare ? c ? "bare-zstd" : "bare" : c ? "zstd" : "c");
+            const dcp_save_options options = {.skip_sync = true, .compression = compressions[c]};
+            bool saved = save(path, &options);
+            if (saved && bare)
+                scratch_drop_footer(path, FILE_NAME);
+            for (size_t i = 0; saved && i < sizeof ways / sizeof *ways; i++)
+                check_loads(path, &ways[i]);
+            free(path);
+        }
+}
+
+/* System calls that have read something, so far. */
+static long count_reads(void)
+{
+    long count = -1;
+    char line[80];
+    FILE *counters = fopen("/proc/self/io", "r");
+    while (counters && fgets(line, sizeof line, counters) &&
+           sscanf(line, "syscr: %ld", &count) != 1)
+        ;
+    if (counters)
+        fclose(counters);
+    return count;
+}
+
+static void they_share_reads_with_their_neighbours(void **state)
+{
+    static const struct part *const halves[] = {&rows, &columns, &corner, &wide};
+    dcp_figures figures;
+    save_plain(*state);
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        long before = count_reads();
+        assert_int_equal(load(*state, halves[i], &(dcp_load_options){.thread_count = 1}, &figures),
+                         DCP_OK);
+        if (before < 0)
+            print_message("not tested: the system does not count reads\n");
+        else if (count_reads() - before > COUNT / 2)
+            fail_msg("%ld reads", count_reads() - before);
+    }
+}
+
+/* Two rows of a tensor are in two blocks at most. */
+static void little_of_each_is_read_alone(void **state)
+{
+    dcp_figures figures;
+    save_plain(*state);
+    assert_int_equal(load(*state, &few, &(dcp_load_options){.thread_count = 1}, &figures), DCP_OK);
+    assert_true(figures.bytes_read < (COUNT + 50) * 2 * (uint64_t)4096);
+}
+
+/* What a rank wants all of goes around the page cache; but parts, which others want the rest of,
+ * come into it. */
+static void parts_are_left_to_others(void **state)
+{
+    const struct part whole = {{0, 0}, {ROWS, COLUMNS}, DCP_F32};
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    dcp_load_options how = {.storage = &storage, .thread_count = 1};
+    dcp_figures figures;
+    (void)state;
+    assert_true(save("c", &(dcp_save_options){.storage = &storage}));
+    transfer_watch(simulated_ops(fs));
+    assert_int_equal(load("c", &whole, &how, &figures), DCP_OK);
+    assert_true(transfer_watch_count(true).count > 0);
+    transfer_watch(simulated_ops(fs));
+    assert_int_equal(load("c", &rows, &how, &figures), DCP_OK);
+    assert_int_equal(transfer_watch_count(true).count, 0);
+    how.io = DCP_IO_RING | DCP_IO_DIRECT;
+    assert_int_equal(load("c", &rows, &how, &figures), DCP_OK);
+    assert_true(transfer_watch_count(true).count > 0);
+    simulated_free(fs);
+}
+
+/* Where an element of t150 is in the file. */
+static uint64_t find_element(const char *path, int64_t row)
+{
+    const float wanted[] = {(float)value(150, row, 0), (float)value(150, row, 1)};
+    size_t size;
+    unsigned char *bytes = scratch_read(path, FILE_NAME, &size);
+    const unsigned char *found = memmem(bytes, size, wanted, sizeof wanted);
+    assert_non_null(found);
+    uint64_t place = (uint64_t)(found - bytes);
+    free(bytes);
+    return place;
+}
+
+/* As if each part had been read alone: what is damaged besides them hinders none, unless only the
+ * record has a checksum. */
+static void damage_fails_those_that_have_it(void **state)
+{
+    const dcp_load_options how = {.thread_count = 1};
+    dcp_figures figures;
+    save_plain(*state);
+    for (int bare = 0; bare < 2; bare++) {
+        uint64_t wanted = find_element(*state, 30), other = find_element(*state, ROWS - 1);
+        scratch_flip(*state, FILE_NAME, wanted, 1);
+        assert_int_equal(load(*state, &rows, &how, &figures), DCP_ERR_CHECKSUM);
+        assert_non_null(strstr(dcp_error_message(), "t150 ("));
+        scratch_flip(*state, FILE_NAME, wanted, 1);
+        scratch_flip(*state, FILE_NAME, other, 1);
+        assert_int_equal(load(*state, &rows, &how, &figures), bare ? DCP_ERR_CHECKSUM : DCP_OK);
+        assert_int_equal(load(*state, &columns, &how, &figures), DCP_ERR_CHECKSUM);
+        assert_non_null(strstr(dcp_error_message(), "t150 ("));
+        scratch_flip(*state, FILE_NAME, other, 1);
+        if (!bare)
+            scratch_drop_footer(*state, FILE_NAME);
+    }
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    const dcp_load_options how = {.thread_count = 2};
+    dcp_figures figures;
+    bool reached = true;
+    save_plain(*state);
+    for (long n = 1; reached; n += 1 + n / 3) {
+        failing_allocator_install(n, false);
+        dcp_status status = load(*state, &columns, &how, &figures);
+        reached = failing_allocator_reached();
+        failing_allocator_remove();
+        if (status != DCP_ERR_ARGUMENT) /* the state lacks a tensor */
+            assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+    }
+}
+
+#define small_test(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        small_test(they_are_right_however_they_are_stored),
+        small_test(they_share_reads_with_their_neighbours),
+        small_test(little_of_each_is_read_alone),
+        cmocka_unit_test(parts_are_left_to_others),
+        small_test(damage_fails_those_that_have_it),
+        small_test(missing_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
