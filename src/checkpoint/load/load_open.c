@@ -243,6 +243,7 @@ static void set_manners(dcp_loading *loading, struct shard_reader *reader)
 {
     shard_reader_set_io(reader, loading->options.io, loading->options.io_priority,
                         &loading->operation.progress);
+    shard_reader_set_rank_count(reader, (size_t)dcp_group_size(loading->options.group));
 }
 
 /* Keeps the current directory open, so that all is read from it. */

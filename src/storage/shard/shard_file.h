@@ -66,6 +66,7 @@ struct shard_reader {
     uint32_t io; /* flags of dcp_io */
     struct storage_manners manners;
     struct shard_read_how how;
+    size_t rank_count;         /* that read the checkpoint at the same time */
     struct progress *progress; /* NULL: not reported */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */

@@ -66,6 +66,15 @@ static void keep(struct shard_reader *reader, struct shard_piece *piece)
     shard_piece_close(longest);
 }
 
+dcp_status shard_read_one(struct shard_reader *reader, const struct shard_request *request,
+                          dcp_verification verification, struct read_window *window,
+                          const struct shard_range *next)
+{
+    return shard_reader_keeps(reader, request)
+               ? shard_read_kept(reader, request, verification)
+               : shard_read_request(reader, request, verification, window, NULL, 0, next);
+}
+
 void shard_reader_drop_kept(struct shard_reader *reader)
 {
     for (size_t i = 0; i < SHARD_KEPT; i++) {

@@ -4,23 +4,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "state/box.h"
-#include "storage/shard/shard_request.h"
+#include "storage/shard/read_neighbours.h"
 #include "storage/shard/stored_item.h"
 
-/* Streams up to here are worth reading along with their neighbours, up to so much together. Of one
- * that is wanted in part, no more is read in vain than takes as long as another read. */
-#define SMALL_STREAM ((uint64_t)64 << 10)
-#define VAIN_MOST    ((uint64_t)16 << 10)
-#define WINDOW_MOST  SHARD_WINDOW_MOST
-/* What is read in between without being wanted: hardly more than alignment leaves, or next to
- * nothing beside the whole. */
-#define GAP_SIZE      ((uint64_t)512)
-#define GAP_OF_WINDOW 128
 /* A range from here on is begun while the one before it is read: without the blocks at its ends, it
  * is still one that is read around the page cache. */
 #define NEXT_SIZE (SHARD_LARGE + 2 * CHECKED_SOURCE_HELD)
@@ -44,57 +34,9 @@ struct read_tasks {
     struct read_task *tasks;
     size_t count;
     size_t thread_count;
-    uint64_t run; /* bytes of neighbours that one thread reads, at most */
+    struct read_neighbours neighbours;
     atomic_uint_fast64_t moved;
 };
-
-/* Elements of the piece that are not wanted. */
-static uint64_t count_unwanted(const struct shard_request *request)
-{
-    const struct metadata_piece *piece = request->piece;
-    const struct box stored = {request->entry->ndim, piece->offsets, piece->sizes};
-    return (uint64_t)(box_volume(stored) - box_volume(request->region));
-}
-
-static bool is_small(const struct shard_request *request)
-{
-    const struct metadata_piece *piece = request->piece;
-    uint64_t vain;
-    if (!metadata_is_in_stream(piece) || piece->length > SMALL_STREAM)
-        return false;
-    return piece->zstd || (checked_multiply_u64(count_unwanted(request),
-                                                dcp_dtype_size(request->entry->dtype), &vain) &&
-                           vain <= VAIN_MOST);
-}
-
-/* Enough runs for all threads to be busy until the end. */
-static uint64_t choose_run(const struct read_tasks *tasks, size_t count)
-{
-    uint64_t bytes = 0, shares = 4 * (uint64_t)tasks->thread_count;
-    if (tasks->reader->how.plain)
-        return SHARD_WINDOW_MOST;
-    for (size_t i = 0; i < count && bytes / shares < SHARD_RUN_MOST; i++)
-        bytes += is_small(&tasks->requests[i]) ? tasks->requests[i].piece->length : 0;
-    uint64_t run = bytes / shares;
-    if (run < SHARD_WINDOW_MOST)
-        return SHARD_WINDOW_MOST;
-    return run < SHARD_RUN_MOST ? run : SHARD_RUN_MOST;
-}
-
-/* Whether a request is read by the thread that reads those in front of it, from `first` on. */
-static bool is_neighbour(const struct shard_request *first, const struct shard_request *request,
-                         uint64_t run)
-{
-    const struct metadata_piece *from = first->piece, *piece = request->piece;
-    const struct metadata_piece *before = request[-1].piece;
-    if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
-        before->offset < from->offset || piece->offset < before->offset ||
-        piece->offset - from->offset > run - SMALL_STREAM)
-        return false;
-    uint64_t end = before->offset + before->length, way = piece->offset - from->offset,
-             gap = piece->offset > end ? piece->offset - end : 0;
-    return gap <= GAP_SIZE || gap <= (way < WINDOW_MOST ? way : WINDOW_MOST) / GAP_OF_WINDOW;
-}
 
 /* Whether a request for a compressed piece is read together with the previous one. */
 static bool is_of_same_piece(const struct shard_request *request)
@@ -137,7 +79,8 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
     if (!list)
         return error_no_memory(most * sizeof *list, "a list of reads");
     tasks->tasks = list;
-    tasks->run = choose_run(tasks, count);
+    tasks->neighbours =
+        read_neighbours_choose(tasks->reader, tasks->requests, count, tasks->thread_count);
     for (size_t i = 0; i < count; i++) {
         struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
         size_t parts = choose_parts(&tasks->requests[i], thread_count);
@@ -146,87 +89,11 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
         else if (last && is_of_same_piece(&tasks->requests[i]))
             last->together = ++last->count > 1;
         else if (last && !last->parts && !last->together &&
-                 is_neighbour(&tasks->requests[last->first], &tasks->requests[i], tasks->run))
+                 read_neighbours_include(&tasks->neighbours, &tasks->requests[last->first],
+                                         &tasks->requests[i]))
             last->count++;
         else
             list[tasks->count++] = (struct read_task){.first = i, .count = 1};
-    }
-    return DCP_OK;
-}
-
-static dcp_status read_request(struct read_tasks *tasks, const struct shard_request *request,
-                               struct read_window *window, const struct shard_range *next)
-{
-    return shard_reader_keeps(tasks->reader, request)
-               ? shard_read_kept(tasks->reader, request, tasks->verification)
-               : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0,
-                                    next);
-}
-
-static uint64_t end_of(const struct shard_request *request)
-{
-    return request->piece->offset + request->piece->length;
-}
-
-static dcp_status read_window(struct read_tasks *tasks, const struct shard_request *requests,
-                              size_t count, uint64_t end)
-{
-    const struct metadata_piece *first = requests[0].piece;
-    struct read_window window;
-    RETURN_IF_ERROR(read_window_open(&window, tasks->reader, first->file, first->offset, end,
-                                     tasks->verification));
-    dcp_status status = DCP_OK;
-    for (size_t i = 0; status == DCP_OK && i < count; i++)
-        status = read_request(tasks, &requests[i], &window, NULL);
-    read_window_close(&window);
-    return status;
-}
-
-/* Parts that are not wanted are probably wanted by other ranks. */
-static bool is_all_wanted(const struct shard_request *requests, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (count_unwanted(&requests[i]) > 0)
-            return false;
-    return true;
-}
-
-/* What the page cache has, or shall have for others, is read in windows that stay in a core's
- * cache. */
-static dcp_status choose_window(const struct read_tasks *tasks, const struct read_task *task,
-                                uint64_t *most)
-{
-    const struct shard_request *first = &tasks->requests[task->first];
-    const struct shard_request *last = first + task->count - 1;
-    struct cached_group group = {.start = UINT64_MAX};
-    struct shard_file *file;
-    *most = WINDOW_MOST;
-    if (last->piece->offset - first->piece->offset < SHARD_RUN_MOST / 2)
-        return DCP_OK;
-    RETURN_IF_ERROR(
-        shard_file_acquire(tasks->reader, first->piece->file, tasks->verification, &file));
-    if (tasks->reader->io & ~(uint32_t)DCP_IO_BUFFERED ||
-        (!shard_file_is_cached(file, &group, first->piece->offset) &&
-         is_all_wanted(first, task->count)))
-        *most = SHARD_RUN_MOST;
-    shard_file_release(tasks->reader, file);
-    return DCP_OK;
-}
-
-static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_task *task)
-{
-    const struct shard_request *requests = &tasks->requests[task->first];
-    uint64_t most;
-    RETURN_IF_ERROR(choose_window(tasks, task, &most));
-    for (size_t i = 0, count; i < task->count; i += count) {
-        uint64_t start = requests[i].piece->offset, end = start;
-        for (count = 0; i + count < task->count; count++) {
-            uint64_t next = end_of(&requests[i + count]);
-            if (count > 0 && next - start > most)
-                break;
-            end = next > end ? next : end;
-        }
-        RETURN_IF_ERROR(read_window(tasks, &requests[i], count, end));
     }
     return DCP_OK;
 }
@@ -347,9 +214,10 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
     else if (task->together)
         status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
     else if (task->count > 1)
-        status = read_neighbours(tasks, task);
+        status = read_neighbours(tasks->reader, &tasks->neighbours, requests, task->count,
+                                 tasks->verification);
     else
-        status = read_request(tasks, requests, NULL, then);
+        status = shard_read_one(tasks->reader, requests, tasks->verification, NULL, then);
     if (range.file)
         shard_file_release(tasks->reader, range.file);
     if (status == DCP_OK)

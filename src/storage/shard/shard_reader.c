@@ -34,6 +34,7 @@ dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum sto
     reader->storage = storage;
     reader->form = form;
     reader->how = shard_read_how_usual();
+    reader->rank_count = 1;
     pthread_mutex_init(&reader->mutex, NULL);
     /* Under a limit they come last: see shard_reader_allow_device_lanes(). */
     device_lanes_init(&reader->device_lanes,
@@ -48,6 +49,11 @@ void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priori
     reader->progress = progress;
     reader->io = io;
     reader->manners.priority = priority;
+}
+
+void shard_reader_set_rank_count(struct shard_reader *reader, size_t rank_count)
+{
+    reader->rank_count = rank_count;
 }
 
 /* The directory that a file is in, open, and the file's name there. Members that the caller chose

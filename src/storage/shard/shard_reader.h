@@ -111,6 +111,10 @@ dcp_status shard_reader_open_extra(struct shard_reader *reader, const struct ext
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
                          struct progress *progress);
 
+/* How many ranks read the checkpoint at the same time, this one included; 1 in the beginning. What
+ * they probably read as well comes into the page cache. */
+void shard_reader_set_rank_count(struct shard_reader *reader, size_t rank_count);
+
 /* Whether reads go over a network, as far as is known. NULL: no reader. */
 bool shard_reader_is_far(struct shard_reader *reader);
 

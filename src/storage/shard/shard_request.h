@@ -81,6 +81,10 @@ bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_re
 /* Reads one request through the open stream, which stays open. */
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification);
+/* In one of these two ways. */
+dcp_status shard_read_one(struct shard_reader *reader, const struct shard_request *request,
+                          dcp_verification verification, struct read_window *window,
+                          const struct shard_range *next);
 /* There must be no reads during the call. */
 void shard_reader_drop_kept(struct shard_reader *reader);
 
