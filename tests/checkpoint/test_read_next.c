@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Saying what is read after a part of a tensor: a file that is opened early for it, or that cannot
- * be. */
+/* Files that are opened before their turn, or cannot be: for what is read after a part of a tensor,
+ * and to look whether that goes around the page cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,6 +181,30 @@ static void nor_need_there_be_memory_for_it(void **state)
     }
 }
 
+/* Looking is no more than that. */
+static void looking_at_a_file_that_cannot_be_opened_is_no_error(void **state)
+{
+    struct stored *stored = *state;
+    bool reached = true;
+    int refused = 0;
+    save(stored);
+    for (long n = 1; reached; n++) {
+        open_stored(stored);
+        simulated_set_fault(stored->fs, &(struct simulated_fault){.operation = n,
+                                                                  .kind = SIMULATED_ERROR,
+                                                                  .error_number = EIO});
+        bool bypasses = shard_reader_bypasses_cache(stored->reader, 0, 0);
+        reached = simulated_fault_reached(stored->fs);
+        simulated_set_fault(stored->fs, NULL);
+        assert_true(bypasses || reached);
+        assert_string_equal(dcp_error_message(), "");
+        refused += !bypasses;
+        check_both(stored, open_piece(stored, 0));
+        close_stored(stored);
+    }
+    assert_true(refused > 0);
+}
+
 #define next_test(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -190,6 +214,7 @@ int main(void)
         next_test(under_a_limit_it_is_not),
         next_test(a_file_that_cannot_be_opened_early_is_opened_later),
         next_test(nor_need_there_be_memory_for_it),
+        next_test(looking_at_a_file_that_cannot_be_opened_is_no_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
