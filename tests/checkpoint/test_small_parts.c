@@ -243,6 +243,24 @@ static void what_is_read_twice_comes_into_the_page_cache(void **state)
     simulated_free(fs);
 }
 
+/* While the tensors of one window are copied, the next window is under way. Alone, each would end
+ * with an empty ring, and have one after its first three pieces of four, which come at once. */
+static void the_next_neighbours_are_under_way(void **state)
+{
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    const dcp_load_options how = {
+        .storage = &storage, .thread_count = 1, .io = DCP_IO_RING | DCP_IO_DIRECT};
+    dcp_figures figures;
+    (void)state;
+    assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    assert_int_equal(load("c", &all_of_many, &how, &figures), DCP_OK);
+    long pieces = transfer_watch_count(true).count;
+    assert_in_range(pieces, 12, 20);
+    assert_true(transfer_watch_pauses() < pieces / 4 * 2);
+    simulated_free(fs);
+}
+
 /* Where an element of t150 is in the file. */
 static uint64_t find_element(const char *path, int64_t row)
 {
@@ -304,6 +322,7 @@ int main(void)
         small_test(they_share_reads_with_their_neighbours),
         small_test(little_of_each_is_read_alone),
         cmocka_unit_test(what_is_read_twice_comes_into_the_page_cache),
+        cmocka_unit_test(the_next_neighbours_are_under_way),
         small_test(damage_fails_those_that_have_it),
         small_test(missing_memory_is_an_error),
     };

@@ -26,6 +26,7 @@ static struct {
         long under_way;
     } rings[RINGS];
     long at_once;
+    long pauses;
     uint64_t farthest; /* end of direct transfers in the file in which they began last */
     long overtaken;
     long foreseen;
@@ -105,6 +106,7 @@ static void note_ring(const void *queue, long transfers)
     watch.rings[i].under_way += transfers;
     if (watch.rings[i].under_way > watch.at_once)
         watch.at_once = watch.rings[i].under_way;
+    watch.pauses += transfers < 0 && watch.rings[i].under_way == 0;
     pthread_mutex_unlock(&watch.mutex);
 }
 
@@ -147,7 +149,7 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
-    watch.at_once = watch.overtaken = watch.foreseen = 0;
+    watch.at_once = watch.pauses = watch.overtaken = watch.foreseen = 0;
     watch.files = watch.last_begun = 0;
     memset(watch.begun, 0, sizeof watch.begun);
     watch.farthest = 0;
@@ -176,6 +178,14 @@ long transfer_watch_at_once(void)
     long at_once = watch.at_once;
     pthread_mutex_unlock(&watch.mutex);
     return at_once;
+}
+
+long transfer_watch_pauses(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    long pauses = watch.pauses;
+    pthread_mutex_unlock(&watch.mutex);
+    return pauses;
 }
 
 long transfer_watch_overtaken(void)

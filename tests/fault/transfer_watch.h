@@ -22,6 +22,8 @@ void transfer_watch_memory(const void *memory, size_t size);
 struct transfer_count transfer_watch_count(bool direct);
 /* Transfers that were under way in one ring at a time, at most. */
 long transfer_watch_at_once(void);
+/* How often nothing was under way any more in a ring. */
+long transfer_watch_pauses(void);
 /* Reads through the page cache behind which, in the same file or in one of which none had been read
  * before, a direct transfer had been begun. */
 long transfer_watch_overtaken(void);

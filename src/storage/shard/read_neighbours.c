@@ -96,17 +96,27 @@ static uint64_t end_of(const struct shard_request *request)
 }
 
 static dcp_status read_window(struct shard_reader *reader, const struct shard_request *requests,
-                              size_t count, uint64_t end, dcp_verification verification)
+                              size_t count, uint64_t end, dcp_verification verification,
+                              const struct shard_range *next)
 {
     const struct metadata_piece *first = requests[0].piece;
     struct read_window window;
     RETURN_IF_ERROR(
-        read_window_open(&window, reader, first->file, first->offset, end, verification));
+        read_window_open(&window, reader, first->file, first->offset, end, verification, next));
     dcp_status status = DCP_OK;
     for (size_t i = 0; status == DCP_OK && i < count; i++)
         status = shard_read_one(reader, &requests[i], verification, &window, NULL);
     read_window_close(&window);
     return status;
+}
+
+bool read_neighbours_range(const struct read_neighbours *neighbours,
+                           const struct shard_request *requests, size_t count,
+                           struct shard_range *range)
+{
+    uint64_t start = requests[0].piece->offset;
+    *range = (struct shard_range){.offset = start, .size = end_of(&requests[count - 1]) - start};
+    return !neighbours->shared && range->size >= SHARD_RUN_MOST / 2;
 }
 
 /* What the page cache has, or shall have for other ranks, is read in windows that stay in a core's
@@ -132,19 +142,20 @@ static dcp_status choose_window(struct shard_reader *reader,
 
 dcp_status read_neighbours(struct shard_reader *reader, const struct read_neighbours *neighbours,
                            const struct shard_request *requests, size_t count,
-                           dcp_verification verification)
+                           dcp_verification verification, const struct shard_range *next)
 {
     uint64_t most;
     RETURN_IF_ERROR(choose_window(reader, neighbours, requests, count, verification, &most));
     for (size_t i = 0, taken; i < count; i += taken) {
         uint64_t start = requests[i].piece->offset, end = start;
         for (taken = 0; i + taken < count; taken++) {
-            uint64_t next = end_of(&requests[i + taken]);
-            if (taken > 0 && next - start > most)
+            uint64_t stop = end_of(&requests[i + taken]);
+            if (taken > 0 && stop - start > most)
                 break;
-            end = next > end ? next : end;
+            end = stop > end ? stop : end;
         }
-        RETURN_IF_ERROR(read_window(reader, &requests[i], taken, end, verification));
+        RETURN_IF_ERROR(read_window(reader, &requests[i], taken, end, verification,
+                                    i + taken == count ? next : NULL));
     }
     return DCP_OK;
 }

@@ -20,9 +20,14 @@ struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
 bool read_neighbours_include(const struct read_neighbours *neighbours,
                              const struct shard_request *first,
                              const struct shard_request *request);
-/* Reads requests each of which includes the next one. */
+/* Where requests that include each other lie in their file, if they are read at once; false: a part
+ * at a time. */
+bool read_neighbours_range(const struct read_neighbours *neighbours,
+                           const struct shard_request *requests, size_t count,
+                           struct shard_range *range);
+/* Reads such requests. next: as in shard_file_read_ahead(). */
 dcp_status read_neighbours(struct shard_reader *reader, const struct read_neighbours *neighbours,
                            const struct shard_request *requests, size_t count,
-                           dcp_verification verification);
+                           dcp_verification verification, const struct shard_range *next);
 
 #endif

@@ -82,12 +82,13 @@ static void widen(struct read_window *window)
 }
 
 /* A damaged block is reported by the pieces in it, each for its own bytes. */
-static dcp_status read_blocks(struct read_window *window)
+static dcp_status read_blocks(struct read_window *window, const struct shard_range *next)
 {
     struct checked_source checked;
     struct byte_source source;
     checked_source_open(&checked, window->file, 0, window->file->content_length, &source);
     checked_source_widen(&checked, &source);
+    checked.next = next;
     dcp_status status = byte_source_read(&source, window->start, window->bytes, window->size);
     checked_source_close(&checked);
     if (status != DCP_ERR_CHECKSUM)
@@ -97,18 +98,20 @@ static dcp_status read_blocks(struct read_window *window)
     return DCP_OK;
 }
 
-static dcp_status read_window(struct read_window *window, bool by_blocks)
+static dcp_status read_window(struct read_window *window, bool by_blocks,
+                              const struct shard_range *next)
 {
     RETURN_IF_ERROR(take_room(window));
     if (by_blocks)
-        return read_blocks(window);
+        return read_blocks(window, next);
     return window->size == 0
                ? DCP_OK
                : shard_file_read(window->file, window->bytes, window->size, window->start);
 }
 
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
-                            uint64_t start, uint64_t end, dcp_verification verification)
+                            uint64_t start, uint64_t end, dcp_verification verification,
+                            const struct shard_range *next)
 {
     *window = (struct read_window){.reader = reader, .start = start, .size = (size_t)(end - start)};
     RETURN_IF_ERROR(shard_file_acquire(reader, file, verification, &window->file));
@@ -119,7 +122,7 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
     bool by_blocks = window->trusted && verification != DCP_VERIFY_NONE;
     if (by_blocks)
         widen(window);
-    dcp_status status = read_window(window, by_blocks);
+    dcp_status status = read_window(window, by_blocks, next);
     if (status != DCP_OK)
         read_window_close(window);
     return status;

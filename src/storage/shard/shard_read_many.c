@@ -138,8 +138,11 @@ static bool find_range(const struct read_tasks *tasks, const struct read_task *t
                        struct shard_range *range)
 {
     struct box_storage slab;
-    if (task->count > 1)
+    if (task->together)
         return false;
+    if (task->count > 1)
+        return read_neighbours_range(&tasks->neighbours, &tasks->requests[task->first], task->count,
+                                     range);
     const struct shard_request request = request_of(tasks, task, &slab);
     return shard_request_range(&request, range) && range->size >= NEXT_SIZE;
 }
@@ -215,7 +218,7 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
         status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
     else if (task->count > 1)
         status = read_neighbours(tasks->reader, &tasks->neighbours, requests, task->count,
-                                 tasks->verification);
+                                 tasks->verification, then);
     else
         status = shard_read_one(tasks->reader, requests, tasks->verification, NULL, then);
     if (range.file)

@@ -23,8 +23,10 @@ struct read_window {
     struct shard_tally tally; /* of its pieces: threads that count each would wait for each other */
 };
 
+/* next: as in shard_file_read_ahead(). */
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
-                            uint64_t start, uint64_t end, dcp_verification verification);
+                            uint64_t start, uint64_t end, dcp_verification verification,
+                            const struct shard_range *next);
 /* Adds its tally to the figures. Leaves its memory for the next one: the pages of new memory cost
  * as much as the reading. */
 void read_window_close(struct read_window *window);
