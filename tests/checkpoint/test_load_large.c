@@ -254,7 +254,7 @@ static void a_pair_has_all_values_or_fails_as_one(void **state)
     struct rank ranks[RANKS_MAX];
     bool reached = true;
     (void)state;
-    for (long n = 1; reached; n += 1 + n / 8) {
+    for (long n = 1; reached; n += TRIAL_STEP + n / 8) {
         simulated_set_fault(fs, &(struct simulated_fault){
                                     .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
         ranks_run(ranks, 2, PATH, load_columns, &pair);
@@ -292,13 +292,14 @@ static void check_all(dcp_file_layout files)
 {
     static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                      DCP_VERIFY_NONE};
+    enum { THREADS = 4, STEP = TRIAL_STEP < THREADS + 1 ? TRIAL_STEP : THREADS + 1 };
     struct simulated_file_system *fs = disk_with_tensors(files);
-    for (size_t i = 0; i < sizeof verifications / sizeof *verifications; i++)
-        for (int32_t threads = 1; threads <= 4; threads++) {
-            load(fs, 0, false, threads, verifications[i]);
-            load(fs, 300, false, threads, verifications[i]);
-            load(fs, 500, true, threads, verifications[i]);
-        }
+    for (size_t i = 0; i < THREADS * sizeof verifications / sizeof *verifications; i += STEP) {
+        int32_t threads = 1 + (int32_t)(i % THREADS);
+        load(fs, 0, false, threads, verifications[i / THREADS]);
+        load(fs, 300, false, threads, verifications[i / THREADS]);
+        load(fs, 500, true, threads, verifications[i / THREADS]);
+    }
     assert_int_equal(simulated_open_descriptors(fs), 0);
     simulated_free(fs);
 }
