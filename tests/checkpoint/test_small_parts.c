@@ -127,12 +127,17 @@ static uint64_t bytes_of(const struct part *part)
            dcp_dtype_size(part->dtype);
 }
 
-/* Reads, checked and unchecked bytes as they are wanted. */
+/* Values, and moved and unchecked bytes. */
 static void check_loads(const char *path, const dcp_load_options *how)
 {
     dcp_figures figures;
     for (size_t i = 0; i < PARTS; i++) {
-        if (load(path, parts[i], how, &figures) != DCP_OK)
+        dcp_status status = load(path, parts[i], how, &figures);
+        if (status == DCP_ERR_UNSUPPORTED && how->io != DCP_IO_AUTO) {
+            print_message("not tested: %s\n", dcp_error_message());
+            return;
+        }
+        if (status != DCP_OK)
             fail_msg("%s: %s", path, dcp_error_message());
         assert_int_equal(figures.bytes_moved, bytes_of(parts[i]));
         if (how->verification == DCP_VERIFY_ALL)
