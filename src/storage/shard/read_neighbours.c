@@ -3,12 +3,12 @@
 
 #include "base/checked.h"
 #include "state/box.h"
+#include "storage/shard/stored_item.h"
 
-/* Streams up to here are worth reading along with their neighbours, up to so much together. Of one
- * that is wanted in part, no more is read in vain than takes as long as another read. */
-#define SMALL_STREAM ((uint64_t)64 << 10)
-#define VAIN_MOST    ((uint64_t)16 << 10)
-#define WINDOW_MOST  SHARD_WINDOW_MOST
+/* Of a stream that is wanted in part, no more is read in vain than takes as long as another read.
+ */
+#define VAIN_MOST   ((uint64_t)16 << 10)
+#define WINDOW_MOST SHARD_WINDOW_MOST
 /* What is read in between without being wanted: hardly more than alignment leaves, or next to
  * nothing beside the whole. */
 #define GAP_SIZE      ((uint64_t)512)
@@ -18,7 +18,7 @@
 
 static bool is_small_stream(const struct metadata_piece *piece)
 {
-    return metadata_is_in_stream(piece) && piece->length <= SMALL_STREAM;
+    return metadata_is_in_stream(piece) && piece->length <= STORED_ITEM_SMALL;
 }
 
 static bool is_small(const struct shard_request *request)
@@ -54,10 +54,15 @@ static uint64_t count_stored(const struct metadata *metadata)
     return bytes;
 }
 
+static bool is_direct_demanded(const struct shard_reader *reader)
+{
+    return reader->io & ~(uint32_t)DCP_IO_BUFFERED;
+}
+
 /* If each rank reads as many bytes as this one, some are read by several ranks. */
 static bool are_shared(const struct shard_reader *reader, uint64_t bytes)
 {
-    if (reader->rank_count < 2 || bytes < SHARD_LARGE)
+    if (reader->rank_count < 2 || bytes < SHARD_LARGE || is_direct_demanded(reader))
         return false;
     uint64_t share = count_stored(reader->metadata) / reader->rank_count;
     return bytes > share + share / UNEVEN;
@@ -83,7 +88,7 @@ bool read_neighbours_include(const struct read_neighbours *neighbours,
     const struct metadata_piece *before = request[-1].piece;
     if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
         before->offset < from->offset || piece->offset < before->offset ||
-        piece->offset - from->offset > neighbours->run - SMALL_STREAM)
+        piece->offset - from->offset > neighbours->run - STORED_ITEM_SMALL)
         return false;
     uint64_t end = before->offset + before->length, way = piece->offset - from->offset,
              gap = piece->offset > end ? piece->offset - end : 0;
@@ -126,17 +131,16 @@ static dcp_status choose_window(struct shard_reader *reader,
                                 const struct shard_request *requests, size_t count,
                                 dcp_verification verification, uint64_t *most)
 {
-    const struct metadata_piece *first = requests[0].piece, *last = requests[count - 1].piece;
+    const uint32_t index = requests[0].piece->file;
     struct cached_group group = {.start = UINT64_MAX};
-    struct shard_file *file;
+    struct shard_range range;
     *most = WINDOW_MOST;
-    if (last->offset - first->offset < SHARD_RUN_MOST / 2)
+    if (!read_neighbours_range(neighbours, requests, count, &range))
         return DCP_OK;
-    RETURN_IF_ERROR(shard_file_acquire(reader, first->file, verification, &file));
-    if (reader->io & ~(uint32_t)DCP_IO_BUFFERED ||
-        (!neighbours->shared && !shard_file_is_cached(file, &group, first->offset)))
+    RETURN_IF_ERROR(shard_file_acquire(reader, index, verification, &range.file));
+    if (is_direct_demanded(reader) || !shard_file_is_cached(range.file, &group, range.offset))
         *most = SHARD_RUN_MOST;
-    shard_file_release(reader, file);
+    shard_file_release(reader, range.file);
     return DCP_OK;
 }
 

@@ -16,9 +16,8 @@
 #include "state/node.h"
 #include "storage/shard/shard_footer.h"
 
-/* Streams up to here are read at once if all of them is wanted: one read instead of several. */
-#define SMALL_STREAM ((uint64_t)64 << 10)
-/* And up to here if a part is: not more than reading the container costs anyway. */
+/* Streams up to here are read at once if a part of them is wanted: not more than reading the
+ * container costs anyway. */
 #define TINY_STREAM ((uint64_t)16 << 10)
 
 #define CHECK_SIZE ((size_t)1 << 20)
@@ -206,7 +205,8 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
     if (status == DCP_OK && piece->zstd)
         status = decompress_stream(item, window);
     else if (status == DCP_OK && is_stream &&
-             (piece->length <= (whole ? SMALL_STREAM : TINY_STREAM) || is_in_window(piece, window)))
+             (piece->length <= (whole ? STORED_ITEM_SMALL : TINY_STREAM) ||
+              is_in_window(piece, window)))
         status = load_stream(item, window);
     if (status != DCP_OK)
         stored_item_close(item);

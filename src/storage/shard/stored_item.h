@@ -6,6 +6,8 @@
 #include "storage/shard/checked_source.h"
 #include "storage/shard/decompressed_source.h"
 
+/* Streams up to here are read at once if all of them is wanted, and along with their neighbours. */
+#define STORED_ITEM_SMALL ((uint64_t)64 << 10)
 /* Compressed tensors of no more bytes are decompressed at once. */
 #define STORED_ITEM_WHOLE ((uint64_t)192 << 10)
 /* Compressed input that is read at a time where it is to go around the page cache. */
