@@ -149,20 +149,6 @@ static void damage_is_noticed(void **state)
     sample_free(&saved);
 }
 
-/* System calls that have read something, so far. */
-static long count_reads(void)
-{
-    long count = -1;
-    char line[80];
-    FILE *counters = fopen("/proc/self/io", "r");
-    while (counters && fgets(line, sizeof line, counters) &&
-           sscanf(line, "syscr: %ld", &count) != 1)
-        ;
-    if (counters)
-        fclose(counters);
-    return count;
-}
-
 /* Neighbours take one read together. */
 static void small_tensors_share_reads(void **state)
 {
@@ -174,12 +160,12 @@ static void small_tensors_share_reads(void **state)
     options.include = small;
     options.include_count = 1;
     assert_int_equal(dcp_save(saved.root, *state, &(dcp_save_options){.skip_sync = true}), DCP_OK);
-    long before = count_reads();
+    long before = scratch_count_reads();
     assert_int_equal(dcp_load(loaded.root, *state, &options, NULL), DCP_OK);
     if (before < 0)
         print_message("not tested: the system does not count reads\n");
-    else if (count_reads() - before > SMALL_COUNT / 4)
-        fail_msg("%ld reads", count_reads() - before);
+    else if (scratch_count_reads() - before > SMALL_COUNT / 4)
+        fail_msg("%ld reads", scratch_count_reads() - before);
     sample_free(&loaded);
     sample_free(&saved);
 }

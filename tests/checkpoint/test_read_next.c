@@ -142,6 +142,13 @@ static void under_a_limit_it_is_not(void **state)
     close_stored(stored);
 }
 
+static void fail_operation(const struct stored *stored, long n)
+{
+    const struct simulated_fault fault = {
+        .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO};
+    simulated_set_fault(stored->fs, &fault);
+}
+
 /* Neither error is of the part that is read meanwhile, nor does it last. */
 static void a_file_that_cannot_be_opened_early_is_opened_later(void **state)
 {
@@ -151,9 +158,7 @@ static void a_file_that_cannot_be_opened_early_is_opened_later(void **state)
     for (long n = 1; reached; n++) {
         open_stored(stored);
         struct shard_piece *first = open_piece(stored, 0);
-        simulated_set_fault(stored->fs, &(struct simulated_fault){.operation = n,
-                                                                  .kind = SIMULATED_ERROR,
-                                                                  .error_number = EIO});
+        fail_operation(stored, n);
         foresee_second(stored, first);
         reached = simulated_fault_reached(stored->fs);
         simulated_set_fault(stored->fs, NULL);
@@ -190,9 +195,7 @@ static void looking_at_a_file_that_cannot_be_opened_is_no_error(void **state)
     save(stored);
     for (long n = 1; reached; n++) {
         open_stored(stored);
-        simulated_set_fault(stored->fs, &(struct simulated_fault){.operation = n,
-                                                                  .kind = SIMULATED_ERROR,
-                                                                  .error_number = EIO});
+        fail_operation(stored, n);
         bool bypasses = shard_reader_bypasses_cache(stored->reader, 0, 0);
         reached = simulated_fault_reached(stored->fs);
         simulated_set_fault(stored->fs, NULL);

@@ -166,33 +166,19 @@ static void they_are_right_however_they_are_stored(void **state)
         }
 }
 
-/* System calls that have read something, so far. */
-static long count_reads(void)
-{
-    long count = -1;
-    char line[80];
-    FILE *counters = fopen("/proc/self/io", "r");
-    while (counters && fgets(line, sizeof line, counters) &&
-           sscanf(line, "syscr: %ld", &count) != 1)
-        ;
-    if (counters)
-        fclose(counters);
-    return count;
-}
-
 static void they_share_reads_with_their_neighbours(void **state)
 {
     static const struct part *const halves[] = {&rows, &columns, &corner, &wide};
     dcp_figures figures;
     save_plain(*state);
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
-        long before = count_reads();
+        long before = scratch_count_reads();
         assert_int_equal(load(*state, halves[i], &(dcp_load_options){.thread_count = 1}, &figures),
                          DCP_OK);
         if (before < 0)
             print_message("not tested: the system does not count reads\n");
-        else if (count_reads() - before > COUNT / 2)
-            fail_msg("%ld reads", count_reads() - before);
+        else if (scratch_count_reads() - before > COUNT / 2)
+            fail_msg("%ld reads", scratch_count_reads() - before);
     }
 }
 
@@ -236,12 +222,14 @@ static long count_direct(struct simulated_file_system *fs, const struct part *fi
 static void what_is_read_twice_comes_into_the_page_cache(void **state)
 {
     static const struct part lower = ALL_OF(0, MANY / 2), upper = ALL_OF(MANY / 2, MANY),
+                             more = ALL_OF(0, MANY * 11 / 20), less = ALL_OF(MANY * 11 / 20, MANY),
                              left = {{0, 0}, {ROWS, 30}, DCP_F32, 0, MANY},
                              right = {{0, 10}, {ROWS, 30}, DCP_F32, 0, MANY};
     struct simulated_file_system *fs = simulated_new();
     (void)state;
     assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
     assert_true(count_direct(fs, &lower, &upper, DCP_IO_AUTO) > 0);
+    assert_true(count_direct(fs, &more, &less, DCP_IO_AUTO) > 0);
     assert_int_equal(count_direct(fs, &left, &right, DCP_IO_AUTO), 0);
     assert_int_equal(count_direct(fs, &all_of_many, &all_of_many, DCP_IO_AUTO), 0);
     assert_true(count_direct(fs, &left, &right, DCP_IO_RING | DCP_IO_DIRECT) > 0);
@@ -263,6 +251,30 @@ static void the_next_neighbours_are_under_way(void **state)
     long pieces = transfer_watch_count(true).count;
     assert_in_range(pieces, 12, 20);
     assert_true(transfer_watch_pauses() < pieces / 4 * 2);
+    simulated_free(fs);
+}
+
+/* Also while the next window is under way. */
+static void a_failing_disk_is_an_error(void **state)
+{
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_load_options how = {
+        .storage = simulated_storage(fs), .thread_count = 1, .io = DCP_IO_RING | DCP_IO_DIRECT};
+    dcp_figures figures;
+    bool reached = true;
+    int failed = 0;
+    (void)state;
+    assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    for (long n = 1; reached; n += TRIAL_STEP + n / 8) {
+        simulated_set_fault(fs, &(struct simulated_fault){
+                                    .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
+        dcp_status status = load("c", &all_of_many, &how, &figures);
+        reached = simulated_fault_reached(fs);
+        assert_true(status == DCP_OK || reached);
+        failed += status != DCP_OK;
+        assert_int_equal(simulated_open_descriptors(fs), 0);
+    }
+    assert_true(failed > 0);
     simulated_free(fs);
 }
 
@@ -328,6 +340,7 @@ int main(void)
         small_test(little_of_each_is_read_alone),
         cmocka_unit_test(what_is_read_twice_comes_into_the_page_cache),
         cmocka_unit_test(the_next_neighbours_are_under_way),
+        cmocka_unit_test(a_failing_disk_is_an_error),
         small_test(damage_fails_those_that_have_it),
         small_test(missing_memory_is_an_error),
     };

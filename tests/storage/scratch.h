@@ -25,6 +25,8 @@ void scratch_flip(const char *directory, const char *name, uint64_t offset, unsi
 void scratch_promise_nothing(const char *directory);
 /* Leaves a directory's only shard file as who writes no footers would have. */
 void scratch_drop_footer(const char *directory, const char *name);
+/* System calls of this process that have read something; -1: the system does not count them. */
+long scratch_count_reads(void);
 /* Names in the directory, sorted, joined by spaces; static storage. */
 const char *scratch_list(const char *directory);
 void scratch_copy(const char *from, const char *to);
