@@ -68,16 +68,6 @@ int64_t box_volume(struct box box)
     return volume;
 }
 
-bool box_equal(struct box a, struct box b)
-{
-    if (a.ndim != b.ndim)
-        return false;
-    for (int32_t i = 0; i < a.ndim; i++)
-        if (a.offsets[i] != b.offsets[i] || a.sizes[i] != b.sizes[i])
-            return false;
-    return true;
-}
-
 int box_compare(struct box a, struct box b)
 {
     for (int32_t i = 0; i < a.ndim; i++)

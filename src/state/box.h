@@ -32,7 +32,16 @@ bool shape_bytes(int32_t ndim, const int64_t *shape, dcp_dtype dtype, uint64_t *
 bool box_check(struct box box, const int64_t *shape);
 int64_t box_volume(struct box box);
 /* Exactly: the same offsets and sizes. */
-bool box_equal(struct box a, struct box b);
+static inline bool box_equal(struct box a, struct box b)
+{
+    if (a.ndim != b.ndim)
+        return false;
+    for (int32_t i = 0; i < a.ndim; i++)
+        if (a.offsets[i] != b.offsets[i] || a.sizes[i] != b.sizes[i])
+            return false;
+    return true;
+}
+
 /* An order by offsets, then sizes, of boxes of as many dimensions. */
 int box_compare(struct box a, struct box b);
 /* Whether inner lies inside outer. outer must have been checked, inner need not. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "state/name_part.h"
 
 void save_plan_free(struct save_plan *plan)
@@ -18,6 +19,32 @@ void write_orders_free(struct write_orders *orders)
 {
     arena_free(&orders->arena);
     *orders = (struct write_orders){0};
+}
+
+/* The box may be an item's own, or be gone when the orders are. */
+static bool copy_box(struct arena *arena, const struct save_plan *plan, struct write_order *order)
+{
+    struct box box = order->box;
+    size_t bytes = (size_t)box.ndim * sizeof *box.sizes;
+    order->box = plan->items[order->item].box;
+    if (!order->is_part)
+        return true;
+    order->box = (struct box){box.ndim, arena_copy(arena, box.offsets, bytes),
+                              arena_copy(arena, box.sizes, bytes)};
+    return order->box.offsets && order->box.sizes;
+}
+
+dcp_status write_orders_copy(const struct write_orders *orders, const struct save_plan *plan,
+                             struct write_orders *copy)
+{
+    *copy = (struct write_orders){.file_count = orders->file_count};
+    arena_init(&copy->arena, 0);
+    copy->orders = arena_copy(&copy->arena, orders->orders, orders->count * sizeof *copy->orders);
+    bool complete = copy->orders != NULL;
+    for (; complete && copy->count < orders->count; copy->count++)
+        complete = copy_box(&copy->arena, plan, &copy->orders[copy->count]);
+    return complete ? DCP_OK
+                    : error_no_memory(orders->count * sizeof *copy->orders, "orders of a rank");
 }
 
 void write_results_free(struct write_results *results)

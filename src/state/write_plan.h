@@ -72,6 +72,10 @@ struct write_results {
 void save_plan_free(struct save_plan *plan);
 void write_orders_free(struct write_orders *orders);
 void write_results_free(struct write_results *results);
+/* Copies the orders of a rank. Boxes of whole items are those of its plan, which must outlive the
+ * copy. copy: to be freed, also on failure. */
+dcp_status write_orders_copy(const struct write_orders *orders, const struct save_plan *plan,
+                             struct write_orders *copy);
 
 /* "__0_0.distcp"; in a later generation of the same directory "__0_0.g2.distcp". */
 #define SHARD_NAME_MAX 64

@@ -228,7 +228,10 @@ static void merge_plans(const struct joint_plan *joint, struct metadata *metadat
         checked(memory_allocate_zeroed(joint->rank_count, sizeof *assignments));
     struct save_plan_options options = {.thread_count = 1, .layout = layout};
     struct order_sink sink = {.take = encode_orders, .context = assignments};
-    check(joint_plan_merge(joint, &options, &sink, metadata));
+    struct merge *merge;
+    check(joint_plan_merge(joint, &options, metadata, &merge));
+    check(merge_order_all(merge, 0, &sink));
+    merge_free(merge);
     for (uint32_t rank = 0; rank < joint->rank_count; rank++)
         buffer_free(&assignments[rank]);
     memory_release(assignments);
@@ -297,7 +300,8 @@ static void plan_alone(const struct model *model, int ranks)
     struct joint_plan joint;
     struct buffer own;
     struct save_plan_options options = {.thread_count = 1, .layout = layout};
-    struct order_sink sink = {.take = encode_own, .context = &own, .only_rank = rank};
+    struct order_sink sink = {.take = encode_own, .context = &own};
+    struct merge *merge;
     bool implies;
     uint64_t digest, lengths;
     buffer_init(&own, 0);
@@ -306,10 +310,12 @@ static void plan_alone(const struct model *model, int ranks)
     check(save_plan_implies_all(&held.plan, rank, (uint32_t)ranks, &implies, &digest, &lengths));
     joint_plan_init(&joint, (uint32_t)ranks);
     check(joint_plan_add_all(&joint, &held.plan));
-    check(joint_plan_merge(&joint, &options, &sink, NULL));
+    check(joint_plan_merge(&joint, &options, NULL, &merge));
+    check(merge_order_rank(merge, rank, &sink));
     report("alone", seconds_since(start), "s");
     if (!implies)
         errx(1, "the plan of one rank does not imply what all hold");
+    merge_free(merge);
     joint_plan_free(&joint);
     plan_again(&held, &own);
     buffer_free(&own);

@@ -250,6 +250,59 @@ static void test_smallest_with_tensors_in_objects(void **state)
     free(tensor.data);
 }
 
+enum { MANY = 5000 };
+
+/* Of so many, the coordinator holds what all ranks write until the metadata is made, beside its
+ * buffers, or the beginning of staging. */
+static dcp_status estimate_many(struct rank *self)
+{
+    static float values[512];
+    const bool *chained = self->context;
+    dcp_save_options options = {.group = self->group};
+    dcp_save_chain_options chain = {.group = self->group};
+    dcp_estimate estimate = {.size_of = sizeof estimate};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    dcp_placement placement = dcp_shard(0);
+    dcp_state *root = dcp_state_new();
+    for (int i = 0; i < MANY; i++) {
+        dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {512 * self->size}};
+        char name[16];
+        must(dcp_mesh_shard(&mesh, &tensor, &placement));
+        tensor.data = values;
+        snprintf(name, sizeof name, "t%d", i);
+        dcp_state_tensor(root, name, &tensor);
+    }
+    if (*chained)
+        must(dcp_save_chain_new(&chain, &options.chain));
+    must(dcp_save_estimate(root, self->path, &options, &estimate));
+    if (*chained) {
+        dcp_future *future;
+        must(dcp_save_async(root, self->path, &options, &future));
+        must(dcp_future_wait(future, -1));
+        dcp_future_figures(future, &figures);
+        dcp_future_free(future);
+    } else {
+        options.figures = &figures;
+        must(dcp_save(root, self->path, &options));
+    }
+    if (figures.peak_memory > estimate.memory)
+        fail_msg("rank %d: took %llu, estimated %llu", self->rank,
+                 (unsigned long long)figures.peak_memory, (unsigned long long)estimate.memory);
+    assert_in_range(estimate.memory, 1, 2 * figures.peak_memory + ((uint64_t)20 << 20));
+    dcp_save_chain_free(options.chain);
+    dcp_state_free(root);
+    return DCP_OK;
+}
+
+static void test_many_tensors(void **state)
+{
+    bool chained = false;
+    ranks_must(2, path_in(state, "many"), estimate_many, &chained);
+    chained = true;
+    ranks_must(2, path_in(state, "many, chained"), estimate_many, &chained);
+}
+
 static dcp_status estimate_badly(struct rank *self)
 {
     struct limit_state state;
@@ -279,6 +332,7 @@ int main(void)
         ESTIMATE_TEST(test_compressed),
         ESTIMATE_TEST(test_smallest_with_hooks_and_kept_plans),
         ESTIMATE_TEST(test_smallest_with_tensors_in_objects),
+        ESTIMATE_TEST(test_many_tensors),
         ESTIMATE_TEST(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

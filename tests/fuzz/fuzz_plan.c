@@ -65,7 +65,7 @@ static void merge(const struct save_plan *plan, dcp_replicas replicas)
     struct write_orders orders[RANKS];
     struct metadata metadata;
     struct save_plan_options options = {.replicas = replicas, .thread_count = 2, .layout = layout};
-    if (save_plan_merge(plans, RANKS, &options, orders, &metadata) == DCP_OK) {
+    if (save_plan_merge(plans, RANKS, &options, 0, orders, &metadata) == DCP_OK) {
         for (size_t i = 0; i < metadata.count; i++)
             require(metadata_check_entry(&metadata.entries[i]) == DCP_OK);
         for (int rank = 0; rank < RANKS; rank++)
@@ -103,13 +103,16 @@ static dcp_status ignore_orders(void *context, uint32_t rank, const struct write
 static void merge_joint(const struct joint_plan *joint)
 {
     struct metadata metadata;
+    struct merge *merge;
     struct save_plan_options options = {.thread_count = 2, .layout = layout};
     struct order_sink sink = {.take = ignore_orders};
     if (joint_plan_items(joint) > ITEMS_MAX)
         return;
-    if (joint_plan_merge(joint, &options, &sink, &metadata) == DCP_OK)
+    if (joint_plan_merge(joint, &options, &metadata, &merge) == DCP_OK &&
+        merge_order_all(merge, 0, &sink) == DCP_OK)
         for (size_t i = 0; i < metadata.count; i++)
             require(metadata_check_entry(&metadata.entries[i]) == DCP_OK);
+    merge_free(merge);
     metadata_free(&metadata);
 }
 

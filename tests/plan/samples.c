@@ -112,8 +112,8 @@ dcp_status samples_merge(const struct samples *samples, const struct save_plan_o
                          struct merged *merged)
 {
     merged->count = samples->count;
-    return save_plan_merge(samples->plans, samples->count, options, merged->orders,
-                           &merged->metadata);
+    return save_plan_merge(samples->plans, samples->count, options, SAMPLE_GENERATION,
+                           merged->orders, &merged->metadata);
 }
 
 void merged_free(struct merged *merged)
@@ -175,8 +175,7 @@ static void check_order(const struct write_item *item, const struct write_order 
     assert_true(box_equal(order->box, box_of(item->ndim, &common)));
 }
 
-static size_t check_rank(const struct samples *samples, const struct save_plan_options *options,
-                         const struct merged *merged, int rank)
+static size_t check_rank(const struct samples *samples, const struct merged *merged, int rank)
 {
     const struct write_orders *orders = &merged->orders[rank];
     uint64_t end = 0;
@@ -193,19 +192,18 @@ static size_t check_rank(const struct samples *samples, const struct save_plan_o
         end = order->offset + order->length;
         const struct write_item *item = &samples->plans[rank].items[order->item];
         check_order(item, order);
-        shard_name(file, rank, order->file, options->generation);
+        shard_name(file, rank, order->file, SAMPLE_GENERATION);
         check_order_is_stored(merged, file, item, order);
     }
     return orders->count;
 }
 
-void check_merged(const struct samples *samples, const struct save_plan_options *options,
-                  const struct merged *merged)
+void check_merged(const struct samples *samples, const struct merged *merged)
 {
     const struct metadata *metadata = &merged->metadata;
     size_t written = 0, stored = 0;
     for (int rank = 0; rank < merged->count; rank++)
-        written += check_rank(samples, options, merged, rank);
+        written += check_rank(samples, merged, rank);
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
         stored += entry->piece_count;

@@ -100,17 +100,22 @@ static void compare_orders(const struct joint_plan *joint)
     struct buffer all[SAMPLE_RANKS_MAX], own[SAMPLE_RANKS_MAX];
     struct order_sink sink = {.take = encode_order, .context = all};
     struct metadata metadata;
+    struct merge *merge;
     for (int rank = 0; rank < SAMPLE_RANKS_MAX; rank++) {
         buffer_init(&all[rank], 0);
         buffer_init(&own[rank], 0);
     }
-    assert_int_equal(joint_plan_merge(joint, &options, &sink, &metadata), DCP_OK);
+    assert_int_equal(joint_plan_merge(joint, &options, &metadata, &merge), DCP_OK);
+    assert_int_equal(merge_order_all(merge, 0, &sink), DCP_OK);
+    merge_free(merge);
+    assert_int_equal(joint_plan_merge(joint, &options, NULL, &merge), DCP_OK);
+    sink.context = own;
     for (uint32_t rank = 0; rank < joint->rank_count; rank++) {
-        sink = (struct order_sink){.take = encode_order, .context = own, .only_rank = rank};
-        assert_int_equal(joint_plan_merge(joint, &options, &sink, NULL), DCP_OK);
+        assert_int_equal(merge_order_rank(merge, rank, &sink), DCP_OK);
         assert_int_equal(own[rank].size, all[rank].size);
         assert_memory_equal(own[rank].data, all[rank].data, all[rank].size);
     }
+    merge_free(merge);
     for (int rank = 0; rank < SAMPLE_RANKS_MAX; rank++) {
         buffer_free(&all[rank]);
         buffer_free(&own[rank]);

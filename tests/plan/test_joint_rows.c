@@ -74,7 +74,10 @@ static void deal(struct dealt *dealt, bool of_wholes)
     options.of_wholes = of_wholes;
     for (int rank = 0; rank < SAMPLE_RANKS_MAX; rank++)
         buffer_init(&dealt->orders[rank], 0);
-    assert_int_equal(joint_plan_merge(&dealt->joint, &options, &sink, &dealt->metadata), DCP_OK);
+    struct merge *merge;
+    assert_int_equal(joint_plan_merge(&dealt->joint, &options, &dealt->metadata, &merge), DCP_OK);
+    assert_int_equal(merge_order_all(merge, 0, &sink), DCP_OK);
+    merge_free(merge);
 }
 
 static void dealt_free(struct dealt *dealt)

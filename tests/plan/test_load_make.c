@@ -272,8 +272,8 @@ static void holes_and_overlaps_are_errors(void **state)
     flatten_free(&scene.flat);
     second->offsets = DIMS(3);
     assert_int_equal(scene_plan(&scene, false), DCP_ERR_OVERLAP);
-    assert_non_null(strstr(dcp_error_message(), "\"w\": stored [0:4] (__0_0.distcp at "));
-    assert_non_null(strstr(dcp_error_message(), "overlaps [3:7] (__1_0.distcp at "));
+    assert_non_null(strstr(dcp_error_message(), "\"w\": stored [0:4] (__0_0.g2.distcp at "));
+    assert_non_null(strstr(dcp_error_message(), "overlaps [3:7] (__1_0.g2.distcp at "));
     scene_free(&scene);
 }
 

@@ -36,7 +36,7 @@ static int make_orders(void **state)
     struct save_plan_options options = sample_options(DCP_REPLICAS_SLICE);
     options.thread_count = 3;
     assert_int_equal(samples_merge(samples, &options, &fixture->merged), DCP_OK);
-    check_merged(samples, &options, &fixture->merged);
+    check_merged(samples, &fixture->merged);
     buffer_init(&fixture->bytes, 0);
     assert_int_equal(write_orders_encode(&fixture->merged.orders[1], &fixture->bytes), DCP_OK);
     *state = fixture;

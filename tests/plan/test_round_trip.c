@@ -216,7 +216,7 @@ static void write_stream(struct world *world, const struct rank *rank, int numbe
 {
     struct stream *stream = &world->streams[world->stream_count++];
     assert_true(world->stream_count <= STREAMS_MAX);
-    shard_name(stream->file, number, order->file, 0);
+    shard_name(stream->file, number, order->file, SAMPLE_GENERATION);
     stream->offset = order->offset;
     stream->elements = NULL;
     if (!item->is_tensor || box_volume(order->box) == 0)
@@ -252,7 +252,7 @@ static void save(struct world *world, const struct rank *ranks, int count,
         buffer_free(&message);
     }
     assert_int_equal(samples_merge(&sent, options, &merged), DCP_OK);
-    check_merged(&sent, options, &merged);
+    check_merged(&sent, &merged);
     for (int r = 0; r < count; r++) {
         struct write_orders orders;
         struct buffer message;

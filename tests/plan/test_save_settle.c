@@ -44,10 +44,10 @@ static void two_steps_make_what_a_merge_makes(void **state)
     make_samples(&samples);
     assert_int_equal(samples_merge(&samples, &options, &expected), DCP_OK);
     assert_int_equal(save_plan_deal(samples.plans, RANKS, &options, dealt), DCP_OK);
-    assert_int_equal(
-        save_plan_settle(samples.plans, dealt, RANKS, &options, merged.orders, &merged.metadata),
-        DCP_OK);
-    check_merged(&samples, &options, &merged);
+    assert_int_equal(save_plan_settle(samples.plans, dealt, RANKS, &options, SAMPLE_GENERATION,
+                                      merged.orders, &merged.metadata),
+                     DCP_OK);
+    check_merged(&samples, &merged);
     assert_int_equal(merged.metadata.count, expected.metadata.count);
     for (size_t i = 0; i < merged.metadata.count; i++) {
         const struct metadata_entry *entry = &merged.metadata.entries[i];
@@ -78,9 +78,9 @@ static void an_object_has_the_length_of_who_writes_it(void **state)
     memcpy(items, dealt[2].items, dealt[2].count * sizeof *items);
     items[dealt[2].count++] = object;
     dealt[2].items = items;
-    assert_int_equal(
-        save_plan_settle(samples.plans, dealt, RANKS, &options, merged.orders, &merged.metadata),
-        DCP_OK);
+    assert_int_equal(save_plan_settle(samples.plans, dealt, RANKS, &options, SAMPLE_GENERATION,
+                                      merged.orders, &merged.metadata),
+                     DCP_OK);
     assert_int_equal(metadata_find(&merged.metadata, "o")->pieces[0].length, 102);
     for (int rank = 0; rank < RANKS; rank++)
         save_plan_free(&dealt[rank]);
@@ -102,7 +102,7 @@ static void every_failed_allocation_is_reported(void **state)
         metadata_init(&metadata);
         dcp_status status = save_plan_deal(samples.plans, RANKS, &options, dealt);
         if (status == DCP_OK)
-            status = save_plan_settle(samples.plans, dealt, RANKS, &options, orders, &metadata);
+            status = save_plan_settle(samples.plans, dealt, RANKS, &options, 0, orders, &metadata);
         metadata_free(&metadata);
         free_all(dealt, orders);
         bool reached = failing_allocator_reached();

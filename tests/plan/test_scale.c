@@ -97,7 +97,7 @@ static void time_model(const struct model *model)
         require(save_plan_decode(messages[rank].data, messages[rank].size, &plans[rank]));
     double decoding = seconds_since(start);
     start = clock_monotonic_ns();
-    require(save_plan_merge(plans, model->ranks, &options, orders, &metadata));
+    require(save_plan_merge(plans, model->ranks, &options, 0, orders, &metadata));
     double merging = seconds_since(start);
     start = clock_monotonic_ns();
     for (size_t rank = 0; rank < ranks; rank++) {

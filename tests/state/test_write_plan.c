@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "fault/failing_allocator.h"
 #include "state/write_plan.h"
 
 static void names_are_made_and_parsed(void **state)
@@ -93,12 +94,53 @@ static void plans_and_orders_are_freed(void **state)
     assert_null(orders.orders);
 }
 
+/* Boxes of whole items stay the plan's, which the orders that are copied need not point to. */
+static void orders_are_copied(void **state)
+{
+    (void)state;
+    static const int64_t offsets[] = {2, 0}, sizes[] = {4, 8}, elsewhere[] = {2, 0};
+    int64_t part_offsets[] = {3, 0}, part_sizes[] = {1, 8};
+    struct write_item items[] = {{.name = "object"}, {.name = "t", .box = {2, offsets, sizes}}};
+    struct write_order given[] = {
+        {.item = 1, .file = 1, .box = {2, elsewhere, sizes}, .offset = 64, .length = 256},
+        {.item = 1, .file = 1, .is_part = true, .box = {2, part_offsets, part_sizes}},
+        {.item = 0, .file = 2, .length = 7, .room = 9},
+    };
+    const struct save_plan plan = {.items = items, .count = 2};
+    const struct write_orders orders = {.orders = given, .count = 3, .file_count = 3};
+    struct write_orders copy;
+    for (long n = 1;; n++) {
+        failing_allocator_install(n, false);
+        dcp_status status = write_orders_copy(&orders, &plan, &copy);
+        bool reached = failing_allocator_reached();
+        if (status == DCP_OK)
+            break;
+        write_orders_free(&copy);
+        assert_int_equal(failing_allocator_remove(), 0);
+        assert_true(reached && status == DCP_ERR_NO_MEMORY);
+    }
+    part_offsets[0] = part_sizes[0] = 0;
+    assert_int_equal(copy.count, 3);
+    assert_int_equal(copy.file_count, 3);
+    assert_ptr_equal(copy.orders[0].box.offsets, offsets);
+    assert_int_equal(copy.orders[0].offset, 64);
+    assert_int_equal(copy.orders[0].length, 256);
+    assert_true(copy.orders[1].is_part);
+    assert_int_equal(copy.orders[1].box.offsets[0], 3);
+    assert_int_equal(copy.orders[1].box.sizes[0], 1);
+    assert_int_equal(copy.orders[1].box.sizes[1], 8);
+    assert_int_equal(copy.orders[2].room, 9);
+    write_orders_free(&copy);
+    assert_int_equal(failing_allocator_remove(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_made_and_parsed),
         cmocka_unit_test(other_names_are_not_ours),
         cmocka_unit_test(plans_and_orders_are_freed),
+        cmocka_unit_test(orders_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,14 +209,13 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
 {
     struct metadata *metadata = &saving->coordinator.metadata;
     struct save_plan_options options = save_coordinator_options(saving);
-    options.generation = saving->session.generation;
     int rank_count = (int)central->count;
     struct save_plan *dealt = plans_of(central->plans, central->count);
     struct write_orders *orders = memory_allocate_zeroed(central->count, sizeof *orders);
-    dcp_status status =
-        dealt && orders
-            ? save_plan_settle(central->held, dealt, rank_count, &options, orders, metadata)
-            : error_no_memory(central->count * sizeof *orders, "orders");
+    dcp_status status = dealt && orders
+                            ? save_plan_settle(central->held, dealt, rank_count, &options,
+                                               saving->session.generation, orders, metadata)
+                            : error_no_memory(central->count * sizeof *orders, "orders");
     save_hooks_describe(saving, metadata);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         save_coordinator_count(&saving->coordinator, &orders[rank]);

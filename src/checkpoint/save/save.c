@@ -94,6 +94,7 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
 
 static dcp_status prepare_commit(struct dcp_saving *saving)
 {
+    RETURN_IF_ERROR(save_planning_describe(saving));
     return save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options);
 }
 

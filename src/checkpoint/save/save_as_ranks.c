@@ -48,7 +48,7 @@ static dcp_status plan_global(dcp_saving *saving)
     joint_plan_init(&joint, saving->ranks->count);
     dcp_status status = joint_plan_add_rows(&joint, &saving->local.plan);
     if (status == DCP_OK)
-        status = save_coordinator_plan(saving, &joint, NULL);
+        status = save_coordinator_plan(saving, &joint);
     joint_plan_free(&joint);
     saving->assigned = status == DCP_OK;
     return status;

@@ -56,12 +56,22 @@ bool save_begins_beside(const struct dcp_saving *saving)
     return may_go_beside(saving) && saving->local.plan.count >= BESIDE_ITEMS;
 }
 
+/* What is still to come is said in the metadata, or asked of it, before or after writing. */
+bool save_describes_beside(const struct dcp_saving *saving)
+{
+    return may_go_beside(saving) && !saving->gathers_results && !saving->planning.cache &&
+           !saving->planning.extra_files && !saving->options.allow_partial &&
+           saving->local.plan.count >= BESIDE_ITEMS;
+}
+
 bool save_prepares_beside(const struct dcp_saving *saving)
 {
     const struct metadata *metadata = &saving->coordinator.metadata;
     size_t pieces = 0;
     if (!may_go_beside(saving) || saving->gathers_results)
         return false;
+    if (saving->planning.describes_beside)
+        return true;
     for (size_t i = 0; i < metadata->count && pieces < BESIDE_PIECES; i++)
         pieces += metadata->entries[i].piece_count;
     return pieces >= BESIDE_PIECES;

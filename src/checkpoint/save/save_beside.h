@@ -31,8 +31,10 @@ dcp_status save_beside_join(struct save_beside *beside);
 dcp_status save_beside_end(struct save_beside *beside, dcp_status status);
 
 /* Whether this rank begins the session so, and prepares the commit: then the memory of that is
- * taken beside that of planning, and of writing. */
+ * taken beside that of planning, and of writing. If every rank plans alone, the metadata may be
+ * made there, too, just before: ranks need only their own orders to write. */
 bool save_begins_beside(const struct dcp_saving *saving);
+bool save_describes_beside(const struct dcp_saving *saving);
 bool save_prepares_beside(const struct dcp_saving *saving);
 
 #endif

@@ -131,51 +131,43 @@ dcp_status save_coordinator_imagine(dcp_saving *saving)
     return status;
 }
 
-/* Receives orders while they are made. */
-struct dealing {
-    dcp_saving *saving;
-    struct save_plan_options options;
-    struct buffer *own; /* orders of the coordinator alone; NULL: all ranks' assignments are made */
-};
-
 /* Files are named after the session, which until here may have been beginning. */
-static dcp_status begin_dealing(void *context)
+dcp_status save_coordinator_await(dcp_saving *saving)
 {
-    struct dealing *dealing = context;
-    dcp_saving *saving = dealing->saving;
-    RETURN_IF_ERROR(saving->beginning.runs ? save_beside_join(&saving->beginning)
-                                           : saving->steps.begin(saving));
-    dealing->options.generation = saving->session.generation;
-    return DCP_OK;
+    return saving->beginning.runs ? save_beside_join(&saving->beginning)
+                                  : saving->steps.begin(saving);
 }
 
 static dcp_status deal_orders(void *context, uint32_t rank, const struct write_orders *orders)
 {
-    const struct dealing *dealing = context;
-    dcp_saving *saving = dealing->saving;
+    dcp_saving *saving = context;
     if (!saving->coordinator.kept || !saving->coordinator.kept[rank])
         save_coordinator_count(&saving->coordinator, orders);
-    if (!dealing->own)
-        return save_assignment_encode(&saving->session, orders,
-                                      &saving->coordinator.assignments[rank]);
-    return rank == (uint32_t)saving->rank ? write_orders_encode(orders, dealing->own) : DCP_OK;
+    return save_assignment_encode(&saving->session, orders, &saving->coordinator.assignments[rank]);
 }
 
-dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
-                                 struct buffer *own)
+static dcp_status deal(dcp_saving *saving, const struct merge *merge, uint32_t rank_count)
 {
     struct save_coordinator *coordinator = &saving->coordinator;
-    struct dealing dealing = {saving, save_coordinator_options(saving), own};
-    struct order_sink sink = {.begin = begin_dealing, .take = deal_orders, .context = &dealing};
-    /* Planned alone, all is said in the state, which is there until the end. */
-    dealing.options.borrows = own && !saving->planning.cache;
-    if (!own)
-        RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
-    coordinator->rank_count = (int)joint->rank_count;
-    dcp_status status = joint_plan_merge(joint, &dealing.options, &sink, &coordinator->metadata);
-    RETURN_IF_ERROR(save_plan_name_mesh(&saving->local.plan, joint->rank_count, status));
+    struct order_sink sink = {.take = deal_orders, .context = saving};
+    RETURN_IF_ERROR(save_coordinator_await(saving));
+    RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)rank_count));
+    RETURN_IF_ERROR(merge_order_all(merge, saving->session.generation, &sink));
     saving->steps.describe(saving, &coordinator->metadata);
     return save_coordinator_check_space(saving);
+}
+
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint)
+{
+    struct save_coordinator *coordinator = &saving->coordinator;
+    struct save_plan_options options = save_coordinator_options(saving);
+    struct merge *merge;
+    dcp_status status = joint_plan_merge(joint, &options, &coordinator->metadata, &merge);
+    status = save_plan_name_mesh(&saving->local.plan, joint->rank_count, status);
+    if (status == DCP_OK)
+        status = deal(saving, merge, joint->rank_count);
+    merge_free(merge);
+    return status;
 }
 
 /* Paths become file names of the checkpoint, and readers refuse those that leave its directory. */

@@ -19,20 +19,19 @@ struct save_coordinator {
     struct arena extra_names; /* what the metadata says of extra files */
 };
 
-/* Begins the session and makes all ranks' assignments or, if own is not NULL, the orders of the
- * coordinator alone, because the other ranks know theirs. On failure coordinator and session are
- * safe to free, here and below. */
-dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
-                                 struct buffer *own);
+/* Begins the session and makes all ranks' assignments. On failure coordinator and session are safe
+ * to free, here and below. */
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint);
 /* The parts of it. */
 dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count);
 /* Begins the session, or, for a dry run, finds out what it would be. Refuses a save without a
  * path. */
 dcp_status save_coordinator_begin(dcp_saving *saving);
 dcp_status save_coordinator_imagine(dcp_saving *saving);
+/* Begins it, unless it is beginning beside: then waits for that. */
+dcp_status save_coordinator_await(dcp_saving *saving);
 /* A session without a place, for planning without one. */
 dcp_status save_coordinator_stay(dcp_saving *saving);
-/* Without the generation, which the session knows. */
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
 /* Adds a rank's orders to what all ranks together will write, without footers and metadata, which
  * are small. The second function returns DCP_ERR_NO_SPACE if that is more than the free space, as

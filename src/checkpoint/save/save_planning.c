@@ -91,36 +91,75 @@ static dcp_status reuse_plan(dcp_saving *saving)
 
 /* ---- alone ---- */
 
+static void forget_merge(struct save_planning *planning)
+{
+    merge_free(planning->merge);
+    planning->merge = NULL;
+    joint_plan_free(&planning->joint);
+}
+
+/* The next save with the cache has them as the message of a coordinator. */
 static dcp_status keep_own(void *context, uint32_t rank, const struct write_orders *orders)
 {
     dcp_saving *saving = context;
-    return rank == (uint32_t)saving->rank ? write_orders_encode(orders, &saving->planning.own)
-                                          : DCP_OK;
+    (void)rank;
+    RETURN_IF_ERROR(write_orders_copy(orders, &saving->local.plan, &saving->orders));
+    return saving->planning.cache ? write_orders_encode(orders, &saving->planning.own) : DCP_OK;
 }
 
-static dcp_status merge_alone(dcp_saving *saving, const struct joint_plan *joint)
+static dcp_status merge_alone(dcp_saving *saving)
 {
-    if (saving->coordinates)
-        return save_coordinator_plan(saving, joint, &saving->planning.own);
-    struct order_sink sink = {
-        .take = keep_own, .context = saving, .only_rank = (uint32_t)saving->rank};
+    struct save_planning *planning = &saving->planning;
+    struct order_sink sink = {.take = keep_own, .context = saving};
     struct save_plan_options options = save_coordinator_options(saving);
-    return save_plan_name_mesh(&saving->local.plan, joint->rank_count,
-                               joint_plan_merge(joint, &options, &sink, NULL));
+    /* All is said in the state, which is there until the end. */
+    options.borrows = !planning->cache;
+    dcp_status status = joint_plan_merge(&planning->joint, &options,
+                                         saving->coordinates ? &saving->coordinator.metadata : NULL,
+                                         &planning->merge);
+    if (status == DCP_OK)
+        status = merge_order_rank(planning->merge, (uint32_t)saving->rank, &sink);
+    return save_plan_name_mesh(&saving->local.plan, planning->joint.rank_count, status);
+}
+
+dcp_status save_planning_describe(dcp_saving *saving)
+{
+    struct save_planning *planning = &saving->planning;
+    if (!planning->merge)
+        return DCP_OK;
+    dcp_status status = merge_order_all(planning->merge, saving->session.generation, NULL);
+    forget_merge(planning);
+    saving->steps.describe(saving, &saving->coordinator.metadata);
+    return status;
+}
+
+static dcp_status coordinate(dcp_saving *saving)
+{
+    struct save_coordinator *coordinator = &saving->coordinator;
+    struct save_planning *planning = &saving->planning;
+    RETURN_IF_ERROR(save_coordinator_await(saving));
+    coordinator->rank_count = (int)planning->joint.rank_count;
+    coordinator->content = merge_bytes(planning->merge);
+    RETURN_IF_ERROR(save_coordinator_check_space(saving));
+    planning->describes_beside = save_describes_beside(saving);
+    /* Where no files are written, the metadata is wanted at once, to be measured. */
+    bool writes = saving->steps.begin == save_coordinator_begin;
+    return planning->describes_beside && writes ? DCP_OK : save_planning_describe(saving);
 }
 
 dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ)
 {
-    struct joint_plan joint;
-    joint_plan_init(&joint, (uint32_t)dcp_group_size(saving->options.group));
-    dcp_status status = joint_plan_add_all(&joint, &saving->local.plan);
+    struct save_planning *planning = &saving->planning;
+    joint_plan_init(&planning->joint, (uint32_t)dcp_group_size(saving->options.group));
+    dcp_status status = joint_plan_add_all(&planning->joint, &saving->local.plan);
     if (lengths_differ)
-        status = save_lengths_share(saving, &joint, status);
+        status = save_lengths_share(saving, &planning->joint, status);
     if (status == DCP_OK)
-        status = merge_alone(saving, &joint);
-    joint_plan_free(&joint);
-    if (status == DCP_OK)
-        status = decode_own(saving);
+        status = merge_alone(saving);
+    if (status == DCP_OK && saving->coordinates)
+        status = coordinate(saving);
+    if (status != DCP_OK || !saving->coordinates)
+        forget_merge(planning);
     return share_session(saving, status);
 }
 
@@ -145,7 +184,7 @@ dcp_status save_planning_gathered(dcp_saving *saving)
     buffer_init(&assignment, 0);
     dcp_status status = save_gather_plans(&saving->options, &saving->local.plan, &gathering);
     if (saving->coordinates && status == DCP_OK)
-        status = save_coordinator_plan(saving, &gathering.joint, NULL);
+        status = save_coordinator_plan(saving, &gathering.joint);
     save_gathering_free(&gathering);
     status = group_scatter(saving->options.group, &dealing, saving->options.coordinator, status,
                            saving->coordinator.assignments, &assignment);
@@ -237,5 +276,6 @@ void save_planning_end(dcp_saving *saving)
         metadata->planner_data = NULL;
         metadata_init(&saving->coordinator.metadata);
     }
+    forget_merge(&saving->planning);
     buffer_free(&saving->planning.own);
 }

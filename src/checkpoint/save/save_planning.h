@@ -12,14 +12,18 @@
 
 #include "base/buffer.h"
 #include "dcp/save.h"
+#include "plan/save/save_plan.h"
 
 struct save_planning {
     dcp_save_plan_cache *cache; /* NULL: none, or none for such saves */
     uint64_t id;                /* of the planning that this rank could reuse; 0: none */
     bool reuse;                 /* all ranks can */
     bool lengths_travel; /* lengths of objects of other ranks than the coordinator have changed */
-    struct buffer own;   /* this rank's encoded orders */
-    bool lends;          /* metadata and extras belong to the cache, or will */
+    struct buffer own;   /* this rank's encoded orders, for the cache */
+    struct joint_plan joint; /* of a merge */
+    struct merge *merge;     /* at the coordinator, until the metadata is made of it */
+    bool describes_beside;   /* that happens beside writing; or would, in a dry run */
+    bool lends;              /* metadata and extras belong to the cache, or will */
     bool reused;
     bool extra_files; /* some rank has some */
 };
@@ -32,6 +36,8 @@ dcp_status save_planning_run(dcp_saving *saving);
  * on which ranks do not agree), and by the coordinator. */
 dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ);
 dcp_status save_planning_gathered(dcp_saving *saving);
+/* Makes the metadata, if that was left for later: for when other ranks write already. */
+dcp_status save_planning_describe(dcp_saving *saving);
 /* Collective: no plan, but a session without a place. */
 dcp_status save_planning_stay(dcp_saving *saving);
 /* After a failure that may have left metadata half changed, or lengths of objects different on

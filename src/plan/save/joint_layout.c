@@ -21,11 +21,13 @@ struct division {
 struct divisions {
     struct name_table table; /* shape and layout -> division */
     struct arena arena;
-    struct buffer key; /* scratch */
+    struct buffer key;     /* of the last one that was found */
+    struct division *last; /* that one; neighbours are often alike */
 };
 
 static void divisions_init(struct divisions *divisions)
 {
+    *divisions = (struct divisions){0};
     name_table_init(&divisions->table);
     arena_init(&divisions->arena, 0);
     buffer_init(&divisions->key, 0);
@@ -68,34 +70,48 @@ static dcp_status shard(const struct write_item *item, int64_t rank, dcp_tensor 
     return dcp_mesh_shard(&mesh, tensor, item->layout->placements);
 }
 
-static dcp_status find_division(struct divisions *divisions, const struct write_item *item,
-                                struct division **division)
+static dcp_status add_division(struct divisions *divisions, const struct write_item *item,
+                               const void *key, size_t key_size, struct division **division)
 {
-    buffer_clear(&divisions->key);
-    append_layout(&divisions->key, item);
-    RETURN_IF_ERROR(buffer_status(&divisions->key));
-    uint64_t value;
-    bool existing;
-    if (name_table_find(&divisions->table, (const char *)divisions->key.data, divisions->key.size,
-                        &value)) {
-        *division = (struct division *)(uintptr_t)value;
-        return DCP_OK;
-    }
     dcp_tensor tensor = {0};
     RETURN_IF_ERROR(shard(item, item->layout->mesh.rank, &tensor));
     size_t bytes = (size_t)item->ndim * sizeof(int64_t);
     struct division *made = arena_allocate(&divisions->arena, sizeof *made);
-    const char *key = arena_copy(&divisions->arena, divisions->key.data, divisions->key.size);
+    const char *name = arena_copy(&divisions->arena, key, key_size);
     int64_t *offsets = arena_copy(&divisions->arena, tensor.offsets, bytes);
     int64_t *sizes = arena_copy(&divisions->arena, tensor.sizes, bytes);
-    if (made == NULL || key == NULL || offsets == NULL || sizes == NULL)
+    if (made == NULL || name == NULL || offsets == NULL || sizes == NULL)
         return error_no_memory(sizeof *made, "divisions of tensors");
     *made = (struct division){.offsets = offsets, .sizes = sizes};
     made->entry.is_tensor = true;
     made->entry.ndim = item->ndim;
-    value = (uintptr_t)made;
+    uint64_t value = (uintptr_t)made;
+    bool existing;
     *division = made;
-    return name_table_add(&divisions->table, key, divisions->key.size, &value, &existing);
+    return name_table_add(&divisions->table, name, key_size, &value, &existing);
+}
+
+static dcp_status find_division(struct divisions *divisions, const struct write_item *item,
+                                struct division **division)
+{
+    struct buffer *keys = &divisions->key; /* the last one, and behind it this one */
+    size_t last_size = keys->size;
+    uint64_t value;
+    append_layout(keys, item);
+    RETURN_IF_ERROR(buffer_status(keys));
+    const unsigned char *key = keys->data + last_size;
+    size_t key_size = keys->size - last_size;
+    bool alike = key_size == last_size && memcmp(keys->data, key, key_size) == 0;
+    if (alike)
+        *division = divisions->last;
+    else if (name_table_find(&divisions->table, (const char *)key, key_size, &value))
+        *division = (struct division *)(uintptr_t)value;
+    else
+        RETURN_IF_ERROR(add_division(divisions, item, key, key_size, division));
+    memmove(keys->data, key, key_size);
+    keys->size = key_size;
+    divisions->last = *division;
+    return DCP_OK;
 }
 
 /* Whether the mesh consists of all ranks of the group, in order. */

@@ -62,7 +62,7 @@ dcp_status save_plan_deal(const struct save_plan *plans, int rank_count,
     struct write_orders *orders = memory_allocate_zeroed((size_t)rank_count, sizeof *orders);
     if (orders == NULL)
         return error_no_memory((size_t)rank_count * sizeof *orders, "write orders");
-    dcp_status status = save_plan_merge(plans, rank_count, options, orders, &metadata);
+    dcp_status status = save_plan_merge(plans, rank_count, options, 0, orders, &metadata);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         status = make_plan(&plans[rank], &orders[rank], &dealt[rank]);
     for (int rank = 0; rank < rank_count; rank++)

@@ -31,7 +31,7 @@ dcp_status merge_stream_layout(struct merge *merge, struct merge_piece *piece)
     struct box last = box_whole(merge->last_layout.ndim, merge->last_layout.sizes);
     if (merge->last_layout.dtype != dtype || !box_equal(last, box_whole(ndim, piece->sizes))) {
         merge->last_layout.dtype = DCP_DTYPE_NONE;
-        dcp_status status = merge->options->layout(
+        dcp_status status = merge->options.layout(
             dtype, ndim, piece->sizes, &merge->last_layout.data_offset, &merge->last_layout.length);
         if (status != DCP_OK)
             return error_prefix(status, "\"%s\"", entry->joint->name);
@@ -45,37 +45,53 @@ dcp_status merge_stream_layout(struct merge *merge, struct merge_piece *piece)
     return merge_count_length(merge, piece);
 }
 
-static dcp_status run(struct merge *merge, const struct joint_plan *joint,
-                      const struct order_sink *sink, bool with_metadata)
+static dcp_status run(struct merge *merge, const struct joint_plan *joint)
 {
-    struct metadata_piece *pieces = NULL;
     RETURN_IF_ERROR(merge_expand(merge, joint));
     RETURN_IF_ERROR(merge_find_pieces(merge));
-    RETURN_IF_ERROR(merge_choose_writers(merge));
-    if (with_metadata)
-        RETURN_IF_ERROR(merge_make_metadata(merge, &pieces));
-    if (sink->begin != NULL)
-        RETURN_IF_ERROR(sink->begin(sink->context));
-    return merge_make_orders(merge, sink, pieces);
+    return merge_choose_writers(merge);
 }
 
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
-                            const struct order_sink *sink, struct metadata *metadata)
+                            struct metadata *metadata, struct merge **merge)
 {
-    struct metadata numbers = {0};
-    struct merge merge = {.rank_count = joint->rank_count,
-                          .options = options,
-                          .metadata = metadata != NULL ? metadata : &numbers};
-    metadata_init(merge.metadata);
-    dcp_status status = run(&merge, joint, sink, metadata != NULL);
-    memory_release(merge.slices);
-    memory_release(merge.loads);
-    memory_release(merge.pieces);
-    memory_release(merge.held);
-    memory_release(merge.entries);
-    if (metadata == NULL)
-        metadata_free(&numbers);
+    struct merge *made = memory_allocate_zeroed(1, sizeof *made);
+    *merge = NULL;
+    if (metadata != NULL)
+        metadata_init(metadata);
+    if (made == NULL)
+        return error_no_memory(sizeof *made, "what ranks write");
+    metadata_init(&made->unwanted);
+    made->rank_count = joint->rank_count;
+    made->options = *options;
+    made->metadata = metadata != NULL ? metadata : &made->unwanted;
+    dcp_status status = run(made, joint);
+    if (status == DCP_OK)
+        *merge = made;
+    else
+        merge_free(made);
     return status;
+}
+
+void merge_free(struct merge *merge)
+{
+    if (merge == NULL)
+        return;
+    memory_release(merge->slices);
+    memory_release(merge->loads);
+    memory_release(merge->pieces);
+    memory_release(merge->held);
+    memory_release(merge->entries);
+    metadata_free(&merge->unwanted);
+    memory_release(merge);
+}
+
+uint64_t merge_bytes(const struct merge *merge)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < merge->piece_count; i++)
+        bytes += merge->pieces[i].length;
+    return bytes;
 }
 
 /* Keeps orders; their boxes stay in the metadata. */
@@ -91,10 +107,11 @@ static dcp_status keep_orders(void *context, uint32_t rank, const struct write_o
 }
 
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
-                           const struct save_plan_options *options, struct write_orders *orders,
-                           struct metadata *metadata)
+                           const struct save_plan_options *options, uint32_t generation,
+                           struct write_orders *orders, struct metadata *metadata)
 {
     struct joint_plan joint;
+    struct merge *merge = NULL;
     struct order_sink sink = {.take = keep_orders, .context = orders};
     dcp_status status = DCP_OK;
     metadata_init(metadata);
@@ -106,7 +123,10 @@ dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         status = joint_plan_add(&joint, &plans[rank], (uint32_t)rank);
     if (status == DCP_OK)
-        status = joint_plan_merge(&joint, options, &sink, metadata);
+        status = joint_plan_merge(&joint, options, metadata, &merge);
+    if (status == DCP_OK)
+        status = merge_order_all(merge, generation, &sink);
+    merge_free(merge);
     joint_plan_free(&joint);
     return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Internal to joint_plan_merge(): the data that its steps pass on. Each step is a file.
+/* Internal to merges: the data that their steps pass on. Each step is a file.
  *
  *   runs of holders -> entries with holders                save_holders.c
  *   entries -> pieces (one per distinct box, or object)    save_pieces.c
@@ -47,8 +47,9 @@ struct merge_piece {
 
 struct merge {
     uint32_t rank_count;
-    const struct save_plan_options *options;
+    struct save_plan_options options;
     struct metadata *metadata; /* its arena has the numbers of all boxes */
+    struct metadata unwanted;  /* in place of metadata that nobody wants */
     size_t item_count;         /* of all ranks */
 
     struct merge_entry *entries;
@@ -86,10 +87,6 @@ dcp_status merge_choose_writers(struct merge *merge);
 /* Makes the metadata without files, and without the files and offsets of its pieces, which are
  * numbered like merge.pieces. */
 dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece **pieces);
-/* Makes each rank's orders, and fills in the rest of the metadata. pieces: NULL without
- * metadata. */
-dcp_status merge_make_orders(struct merge *merge, const struct order_sink *sink,
-                             struct metadata_piece *pieces);
 
 /* Divides a piece among its holders and counts the bytes to their loads. shares: room for as many
  * as there are holders. */

@@ -80,7 +80,7 @@ dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece 
     if (metadata->entries == NULL || *pieces == NULL)
         return error_no_memory(merge->piece_count * sizeof(**pieces), "pieces of a checkpoint");
     for (size_t i = 0; i < merge->entry_count; i++) {
-        if (merge->options->borrows)
+        if (merge->options.borrows)
             borrow_entry(&merge->entries[i], &metadata->entries[i]);
         else
             RETURN_IF_ERROR(copy_entry(arena, &merge->entries[i], &metadata->entries[i]));

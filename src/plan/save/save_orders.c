@@ -8,7 +8,9 @@
 
 /* All pieces by the rank that writes them. */
 struct dealing {
-    struct merge *merge;
+    const struct merge *merge;
+    struct metadata_piece *places; /* of all pieces, to be noted; NULL: nobody wants them */
+    uint32_t generation;
     uint32_t *pieces;              /* numbers */
     size_t *rank_start;            /* where a rank's begin there; rank_count + 1 values */
     size_t most;                   /* pieces of one rank */
@@ -72,8 +74,8 @@ static dcp_status add_file(struct dealing *dealing, uint32_t rank, uint32_t file
 {
     struct metadata *metadata = dealing->merge->metadata;
     char name[SHARD_NAME_MAX];
-    const struct save_plan_options *options = dealing->merge->options;
-    shard_name(name, (int)(options->first_rank + rank), file, options->generation);
+    const struct save_plan_options *options = &dealing->merge->options;
+    shard_name(name, (int)(options->first_rank + rank), file, dealing->generation);
     char *copy = arena_copy_text(&metadata->arena, name, strlen(name));
     if (copy == NULL)
         return error_no_memory(sizeof name, "names of files");
@@ -88,7 +90,7 @@ static struct write_order order_stream(const struct merge *merge,
     return (struct write_order){
         .item = stream->piece.holders->index,
         .file = stream->file,
-        .is_part = stream->piece.is_part || (merge->options->of_wholes && entry->is_tensor),
+        .is_part = stream->piece.is_part || (merge->options.of_wholes && entry->is_tensor),
         .box = merge_box(merge, &stream->piece),
         .offset = stream->offset,
         .data_offset = stream->piece.data_offset,
@@ -99,61 +101,67 @@ static struct write_order order_stream(const struct merge *merge,
 
 /* Tells the metadata where a rank's pieces are. */
 static dcp_status note_places(struct dealing *dealing, uint32_t rank,
-                              const struct rank_layout *layout, struct metadata_piece *pieces)
+                              const struct rank_layout *layout)
 {
     const struct metadata *metadata = dealing->merge->metadata;
     for (size_t i = 0; i < layout->count; i++) {
         const struct layout_stream *stream = &layout->streams[layout->sequence[i]];
+        struct metadata_piece *piece = &dealing->places[stream->number];
         if (i == 0 || stream->file != layout->streams[layout->sequence[i - 1]].file)
             RETURN_IF_ERROR(add_file(dealing, rank, stream->file));
-        pieces[stream->number].file = (uint32_t)(metadata->file_count - 1);
-        pieces[stream->number].offset = stream->offset;
+        piece->file = (uint32_t)(metadata->file_count - 1);
+        piece->offset = stream->offset;
     }
     return DCP_OK;
 }
 
-static dcp_status order_rank(struct dealing *dealing, uint32_t rank, const struct order_sink *sink,
-                             struct metadata_piece *pieces)
+static dcp_status order_rank(struct dealing *dealing, uint32_t rank, const struct order_sink *sink)
 {
     struct rank_layout layout;
     gather_streams(dealing, rank, &layout);
-    RETURN_IF_ERROR(layout_assign(&layout, dealing->merge->options));
+    RETURN_IF_ERROR(layout_assign(&layout, &dealing->merge->options));
+    if (dealing->places != NULL)
+        RETURN_IF_ERROR(note_places(dealing, rank, &layout));
+    if (sink == NULL)
+        return DCP_OK;
     struct write_orders orders = {.orders = dealing->orders, .file_count = layout.file_count};
     for (; orders.count < layout.count; orders.count++)
         orders.orders[orders.count] =
             order_stream(dealing->merge, &layout.streams[layout.sequence[orders.count]]);
-    if (pieces != NULL)
-        RETURN_IF_ERROR(note_places(dealing, rank, &layout, pieces));
     return sink->take(sink->context, rank, &orders);
 }
 
-/* Without metadata only one rank's orders are wanted. */
-static dcp_status order_ranks(struct dealing *dealing, const struct order_sink *sink,
-                              struct metadata_piece *pieces)
+static void finish(struct dealing *dealing)
 {
-    const struct merge *merge = dealing->merge;
-    if (pieces == NULL)
-        return order_rank(dealing, sink->only_rank, sink, pieces);
-    merge->metadata->files =
-        arena_allocate_array(&merge->metadata->arena, merge->piece_count, sizeof(char *));
-    if (merge->metadata->files == NULL)
-        return error_no_memory(merge->piece_count * sizeof(char *), "files");
-    for (uint32_t rank = 0; rank < merge->rank_count; rank++)
-        RETURN_IF_ERROR(order_rank(dealing, rank, sink, pieces));
-    return DCP_OK;
+    memory_release(dealing->orders);
+    memory_release(dealing->sequence);
+    memory_release(dealing->streams);
+    memory_release(dealing->rank_start);
+    memory_release(dealing->pieces);
 }
 
-dcp_status merge_make_orders(struct merge *merge, const struct order_sink *sink,
-                             struct metadata_piece *pieces)
+dcp_status merge_order_rank(const struct merge *merge, uint32_t rank, const struct order_sink *sink)
 {
     struct dealing dealing = {.merge = merge};
     dcp_status status = prepare(&dealing);
     if (status == DCP_OK)
-        status = order_ranks(&dealing, sink, pieces);
-    memory_release(dealing.orders);
-    memory_release(dealing.sequence);
-    memory_release(dealing.streams);
-    memory_release(dealing.rank_start);
-    memory_release(dealing.pieces);
+        status = order_rank(&dealing, rank, sink);
+    finish(&dealing);
+    return status;
+}
+
+dcp_status merge_order_all(const struct merge *merge, uint32_t generation,
+                           const struct order_sink *sink)
+{
+    struct dealing dealing = {.merge = merge, .generation = generation};
+    struct metadata *metadata = merge->metadata;
+    RETURN_IF_ERROR(merge_make_metadata(merge, &dealing.places));
+    metadata->files = arena_allocate_array(&metadata->arena, merge->piece_count, sizeof(char *));
+    if (metadata->files == NULL)
+        return error_no_memory(merge->piece_count * sizeof(char *), "files");
+    dcp_status status = prepare(&dealing);
+    for (uint32_t rank = 0; rank < merge->rank_count && status == DCP_OK; rank++)
+        status = order_rank(&dealing, rank, sink);
+    finish(&dealing);
     return status;
 }

@@ -107,7 +107,7 @@ static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entr
         size_t end = first + 1;
         while (end < entry->held_count &&
                box_equal(held_box(entry, &held[first]), held_box(entry, &held[end]))) {
-            if (held[end].rank == held[end - 1].rank || merge->options->settled)
+            if (held[end].rank == held[end - 1].rank || merge->options.settled)
                 return refuse_overlap(entry, &held[end - 1], &held[end]);
             end++;
         }
@@ -156,7 +156,7 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
         return refuse_overlap(entry, pieces[a].holders, pieces[b].holders);
     for (size_t i = 0; i < count; i++)
         elements -= box_volume(boxes[i]);
-    if (elements == 0 || merge->options->allow_partial)
+    if (elements == 0 || merge->options.allow_partial)
         return DCP_OK;
     struct box_storage hole;
     RETURN_IF_ERROR(box_find_hole(whole, boxes, count, &found, &hole));
@@ -185,7 +185,7 @@ static dcp_status add_empty_piece(struct merge *merge, const struct merge_entry 
     for (size_t i = 1; i < entry->held_count; i++)
         if (held[i].rank != held[count - 1].rank)
             held[count++] = held[i];
-    if (count > 1 && merge->options->settled)
+    if (count > 1 && merge->options.settled)
         return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": rank %u and rank %u would both write it",
                              entry->joint->name, held[0].rank, held[1].rank);
     struct merge_piece *piece = add_piece(merge, entry, 0, count);
@@ -219,7 +219,7 @@ static dcp_status find_object(struct merge *merge, const struct merge_entry *ent
 {
     struct merge_piece *piece = add_piece(merge, entry, 0, 1);
     piece->length = entry->joint->object_length;
-    if (merge->options->objects_may_grow && piece->length <= INT64_MAX / 2)
+    if (merge->options.objects_may_grow && piece->length <= INT64_MAX / 2)
         piece->length += piece->length / 8 + SAVE_OBJECT_ROOM;
     return merge_count_length(merge, piece);
 }

@@ -2,9 +2,10 @@
 /* Save planning: pure functions from plans to plans. Callers move the messages between ranks.
  *
  * rank: save_plan_local(), joint_plan_add() -> up the tree, united -> coordinator:
- * joint_plan_merge(), encode orders -> scatter -> rank: decode, write. The coordinator keeps the
- * metadata. Where places are known only when all is written, rank: encode results -> gather ->
- * coordinator: decode, save_plan_place(). */
+ * joint_plan_merge(), merge_order_all(), encode orders -> scatter -> rank: decode, write. The
+ * coordinator keeps the metadata. Or each rank, if its plan implies all: joint_plan_add_all(),
+ * joint_plan_merge(), merge_order_rank(), write. Where places are known only when all is written,
+ * rank: encode results -> gather -> coordinator: decode, save_plan_place(). */
 #ifndef PLAN_SAVE_SAVE_PLAN_H
 #define PLAN_SAVE_SAVE_PLAN_H
 
@@ -24,7 +25,6 @@ struct save_plan_options {
     dcp_file_layout files;
     uint32_t thread_count;
     uint32_t first_rank;   /* number of the first rank in file names */
-    uint32_t generation;   /* part of file names, see shard_name() */
     bool objects_may_grow; /* the plan will be used again, so objects get spare space */
     bool allow_partial;    /* tensors need not be covered */
     bool of_wholes;        /* items are whole tensors, of which each rank has boxes */
@@ -43,29 +43,39 @@ dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out);
 dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *plan);
 
 /* Receives each rank's orders, rank by rank, as they are made. Orders are valid during the call,
- * their boxes as long as the metadata. */
+ * their boxes as long as the metadata, or the merge if it has none. */
 struct order_sink {
-    dcp_status (*begin)(void *context); /* before the first; may set options->generation, which
-                                         * nothing needs before. NULL: nothing to do */
     dcp_status (*take)(void *context, uint32_t rank, const struct write_orders *orders);
     void *context;
-    uint32_t only_rank; /* the rank whose orders are wanted if metadata is NULL */
 };
 
-/* Deduplicates or slices replicas, checks that chunks cover (if they must) and do not overlap,
- * balances bytes, assigns files and offsets (data of large tensors at multiples of 4096 of the
- * file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint
- * plan gives the same orders on every rank. metadata: complete except for save_id; it owns
- * everything that it points to, unless options->borrows. Its files are ordered by rank, then by
- * number. NULL: only the orders of one rank are wanted. A tensor without elements becomes one
- * piece, the whole tensor, even if the rank's chunk is another empty box. */
-dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
-                            const struct order_sink *sink, struct metadata *metadata);
+/* What each rank writes of what all ranks hold. */
+struct merge;
 
-/* The same for plans of single ranks. orders: one per rank; the metadata owns their boxes. */
+/* Deduplicates or slices replicas, checks that chunks cover (if they must) and do not overlap, and
+ * balances bytes. Errors name the tensor, the ranks and the boxes. The same joint plan gives the
+ * same merge on every rank. *merge: to be freed; NULL after a failure. The joint plan must outlive
+ * it, and so must the metadata, which is made empty here; NULL: it will not be wanted. */
+dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
+                            struct metadata *metadata, struct merge **merge);
+void merge_free(struct merge *merge);
+/* Bytes of all ranks' streams, without what lies between them in files. */
+uint64_t merge_bytes(const struct merge *merge);
+/* Assigns files and offsets (data of large tensors at multiples of 4096 of the file, of all at
+ * multiples of 64) to what one rank writes. */
+dcp_status merge_order_rank(const struct merge *merge, uint32_t rank,
+                            const struct order_sink *sink);
+/* The same for all ranks; and completes the metadata, but for save_id. It owns everything that it
+ * points to, unless options->borrows. Its files are ordered by rank, then by number. A tensor
+ * without elements becomes one piece, the whole tensor, even if the rank's chunk is another empty
+ * box. generation: part of file names, see shard_name(). sink: NULL if orders are not wanted. */
+dcp_status merge_order_all(const struct merge *merge, uint32_t generation,
+                           const struct order_sink *sink);
+
+/* All of it for plans of single ranks. orders: one per rank; the metadata owns their boxes. */
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
-                           const struct save_plan_options *options, struct write_orders *orders,
-                           struct metadata *metadata);
+                           const struct save_plan_options *options, uint32_t generation,
+                           struct write_orders *orders, struct metadata *metadata);
 
 /* The same in two steps, between which a custom planner may change the result. dealt[r]: what rank
  * r should write; one plan per rank, which borrow from plans, to be freed in either case. */
@@ -75,8 +85,8 @@ dcp_status save_plan_deal(const struct save_plan *plans, int rank_count,
  * DCP_ERR_OVERLAP, DCP_ERR_DUPLICATE, DCP_ERR_COVERAGE), and does the rest. orders: as if held had
  * been merged. */
 dcp_status save_plan_settle(const struct save_plan *held, struct save_plan *dealt, int rank_count,
-                            const struct save_plan_options *options, struct write_orders *orders,
-                            struct metadata *metadata);
+                            const struct save_plan_options *options, uint32_t generation,
+                            struct write_orders *orders, struct metadata *metadata);
 
 /* Whether the box is inside the item's box, or has no elements. */
 bool write_item_offers(const struct write_item *item, struct box box);

@@ -26,7 +26,7 @@ static void give_to_least_loaded(struct merge *merge, struct merge_piece *piece)
 
 static bool is_sliced(const struct merge *merge, const struct merge_piece *piece)
 {
-    return merge->options->replicas == DCP_REPLICAS_SLICE && piece->length >= SAVE_SLICED_SIZE;
+    return merge->options.replicas == DCP_REPLICAS_SLICE && piece->length >= SAVE_SLICED_SIZE;
 }
 
 /* The largest first. Ties are ordered by entry and box, as pieces are in memory. */
@@ -56,7 +56,7 @@ static void sort_out(struct merge *merge, struct merge_piece **replicas, size_t 
     *whole = *sliced = 0;
     for (size_t i = 0; i < merge->piece_count; i++) {
         struct merge_piece *piece = &merge->pieces[i];
-        if (piece->holder_count == 1 || merge->options->replicas == DCP_REPLICAS_LOWEST)
+        if (piece->holder_count == 1 || merge->options.replicas == DCP_REPLICAS_LOWEST)
             give(merge, piece, piece->holders);
         else if (is_sliced(merge, piece))
             replicas[merge->piece_count - ++*sliced] = piece;

@@ -130,8 +130,8 @@ static void refer_to_held(struct write_order *order, const uint32_t *numbers,
 }
 
 dcp_status save_plan_settle(const struct save_plan *held, struct save_plan *dealt, int rank_count,
-                            const struct save_plan_options *options, struct write_orders *orders,
-                            struct metadata *metadata)
+                            const struct save_plan_options *options, uint32_t generation,
+                            struct write_orders *orders, struct metadata *metadata)
 {
     struct save_plan_options settled = *options;
     settled.settled = true;
@@ -145,7 +145,7 @@ dcp_status save_plan_settle(const struct save_plan *held, struct save_plan *deal
     if (status == DCP_OK)
         status = check_objects(dealt, rank_count);
     if (status == DCP_OK)
-        status = save_plan_merge(dealt, rank_count, &settled, orders, metadata);
+        status = save_plan_merge(dealt, rank_count, &settled, generation, orders, metadata);
     for (int rank = 0; rank < rank_count; rank++) {
         for (size_t i = 0; i < orders[rank].count; i++)
             refer_to_held(&orders[rank].orders[i], numbers[rank], &held[rank]);
