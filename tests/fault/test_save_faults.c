@@ -13,6 +13,7 @@
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/operation_faults.h"
+#include "fault/slow_clock.h"
 #include "fault/versions.h"
 
 static void test_fresh_save(void **state)
@@ -117,6 +118,19 @@ static void test_crash_in_overwrite(void **state)
         version_save_by(io_ways[i]);
         loop_over_crashes(1);
     }
+}
+
+/* What makes names and small files durable is waited for on threads then. */
+static void test_slow_disk(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    slow_clock_install();
+    loop_over_faults(VERSION_NONE, 1, false);
+    loop_over_faults(1, 3, false);
+    loop_over_crashes(VERSION_NONE);
+    loop_over_crashes(1);
+    slow_clock_remove();
 }
 
 /* The directory is gone: so is what was in it, and what comes too late is as if it had been saved
@@ -225,6 +239,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_save_to_own_storage),
         cmocka_unit_test(test_crash_in_fresh_save),
         cmocka_unit_test(test_crash_in_overwrite),
+        cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_save_into_what_vanishes),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_metadata_is_prepared_early),

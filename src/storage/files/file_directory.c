@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/path.h"
 #include "storage/files/file.h"
+#include "storage/files/sync_beside.h"
 
 static int open_directory(const struct file_ops *ops, int above, const char *name, unsigned flags,
                           int *descriptor)
@@ -86,11 +87,9 @@ dcp_status file_free_space(const struct file_directory *directory, uint64_t *byt
 
 dcp_status file_sync_directory(const struct file_directory *directory)
 {
-    const struct file_ops *ops = directory->ops;
-    int result;
-    do
-        result = ops->sync_directory(ops->context, directory->descriptor);
-    while (result == EINTR);
+    struct sync_beside sync = {
+        .ops = directory->ops, .descriptor = directory->descriptor, .of_directory = true};
+    int result = sync_beside_end(&sync);
     return result != 0 ? file_error(result, "sync directory", directory->path) : DCP_OK;
 }
 
@@ -103,20 +102,39 @@ dcp_status file_list(const struct file_directory *directory, file_visitor visito
 
 /* ---- directories along a path ---- */
 
-/* One directory of the path, whose parent is open. */
+/* One directory of the path. */
 struct step {
-    const struct file_ops *ops;
-    int above;
     const char *name;
-    const char *path; /* up to here */
+    size_t path_length; /* of the path up to here */
+    int above;
     int descriptor;
     bool created;
+    struct sync_beside durable; /* of its entry */
 };
 
-/* Opens the directory, and makes it if there is none. */
-static dcp_status take_step(struct step *step)
+struct way {
+    const struct file_ops *ops;
+    char *path;
+    struct step *steps;
+    size_t count; /* that have been taken */
+};
+
+/* The message has the path up to there. */
+static dcp_status fail(const struct way *way, const struct step *step, int result, const char *verb)
 {
-    const struct file_ops *ops = step->ops;
+    char *end = way->path + step->path_length, ended = *end;
+    *end = '\0';
+    dcp_status status = file_error(result, verb, way->path);
+    *end = ended;
+    return status;
+}
+
+/* Opens the directory, and makes it if there is none. */
+static dcp_status take_step(const struct way *way, struct step *step)
+{
+    const struct file_ops *ops = way->ops;
+    char *end = way->path + step->path_length, ended = *end;
+    *end = '\0';
     int result = open_directory(ops, step->above, step->name, 0, &step->descriptor);
     if (result == ENOENT) {
         result = ops->make_directory(ops->context, step->above, step->name);
@@ -125,100 +143,141 @@ static dcp_status take_step(struct step *step)
         if (result == 0 || result == EEXIST)
             result = open_directory(ops, step->above, step->name, 0, &step->descriptor);
     }
-    if (result == 0)
-        return DCP_OK;
-    step->descriptor = FILE_NO_DIRECTORY;
-    return file_error(result, "create directory", step->path);
+    if (result != 0 && step->created)
+        ops->remove_directory(ops->context, step->above, step->name);
+    *end = ended;
+    return result == 0 ? DCP_OK : fail(way, step, result, "create directory");
+}
+
+static size_t count_names(const char *path)
+{
+    size_t count = 0;
+    for (path += strspn(path, "/"); *path; path += strspn(path, "/"), count++)
+        path += strcspn(path, "/");
+    return count;
+}
+
+static dcp_status take_steps(struct way *way, int above)
+{
+    const char *at = way->path;
+    for (size_t left = count_names(way->path); left > 0; left--) {
+        at += strspn(at, "/");
+        struct step *step = &way->steps[way->count];
+        *step = (struct step){.name = at, .above = above};
+        at += strcspn(at, "/");
+        step->path_length = (size_t)(at - way->path);
+        RETURN_IF_ERROR(take_step(way, step));
+        above = step->descriptor;
+        way->count++;
+    }
+    return DCP_OK;
 }
 
 /* An entry that existed already is synced too, as the process that made it may not have done so. In
  * that case a parent that may not be read is no error. */
-static dcp_status make_durable(const struct step *step)
+static dcp_status await(const struct way *way, struct step *step)
 {
-    const struct file_ops *ops = step->ops;
-    int result;
-    do
-        result = ops->sync_directory(ops->context, step->above);
-    while (result == EINTR);
+    int result = sync_beside_end(&step->durable);
     if (result == 0 || (!step->created && (result == EACCES || result == EPERM)))
         return DCP_OK;
-    return file_error(result, "sync the directory of", step->path);
+    return fail(way, step, result, "sync the directory of");
 }
 
-static dcp_status remember(const struct step *step, struct file_made *made)
+static void start_waiting(const struct way *way, size_t first)
 {
-    char *name = memory_copy_text(step->name);
-    if (!name)
-        return error_no_memory(strlen(step->name) + 1, "a path");
-    *made = (struct file_made){step->ops, step->above, name};
-    return DCP_OK;
+    for (size_t i = first; i < way->count; i++)
+        if (!way->steps[i].durable.runs)
+            sync_beside_start(&way->steps[i].durable, way->ops, way->steps[i].above, true);
 }
 
-/* Closes one directory and opens the next one. A created directory is removed after a failure: an
- * entry whose sync failed may never become durable, even if a later sync succeeds. */
-static dcp_status go_on(struct step *step, bool last, bool sync, struct file_made *made)
+/* An entry whose sync failed may never become durable, even if a later sync succeeds. */
+static void remove_created(const struct way *way, size_t first)
 {
-    const struct file_ops *ops = step->ops;
-    dcp_status status = take_step(step);
-    if (status == DCP_OK && sync)
-        status = make_durable(step);
-    if (status == DCP_OK && last && step->created)
-        status = remember(step, made);
-    if (status != DCP_OK && step->descriptor != FILE_NO_DIRECTORY)
-        ops->close(ops->context, step->descriptor);
-    if (status != DCP_OK && step->created)
-        ops->remove_directory(ops->context, step->above, step->name);
-    if (status == DCP_OK && made->above != step->above)
-        ops->close(ops->context, step->above);
-    return status;
+    for (size_t i = way->count; i-- > first;) {
+        struct step *step = &way->steps[i];
+        sync_beside_drop(&step->durable);
+        way->path[step->path_length] = '\0';
+        if (step->created)
+            way->ops->remove_directory(way->ops->context, step->above, step->name);
+    }
 }
 
-/* The next name of a path from `at`, ended there; *end: after it. NULL: there is none. */
-static char *next_name(char *at, char **end, char *ended)
+/* The first one may show that it takes long. */
+static dcp_status make_durable(const struct way *way)
 {
-    at += strspn(at, "/");
-    *end = at + strcspn(at, "/");
-    *ended = **end;
-    **end = '\0';
-    return *at ? at : NULL;
-}
-
-static dcp_status walk(const struct file_ops *ops, char *path, bool sync, int *descriptor,
-                       struct file_made *made)
-{
-    int at;
-    char *end = path, ended;
-    int result = open_directory(ops, FILE_NO_DIRECTORY, *path == '/' ? "/" : ".", 0, &at);
-    if (result != 0)
-        return file_error(result, "create directory", path);
-    for (char *name; (name = next_name(end, &end, &ended)) != NULL;) {
-        bool last = ended == '\0' || end[1 + strspn(end + 1, "/")] == '\0';
-        struct step step = {.ops = ops, .above = at, .name = name, .path = path};
-        dcp_status status = go_on(&step, last, sync, made);
+    start_waiting(way, 0);
+    for (size_t i = 0; i < way->count; i++) {
+        dcp_status status = await(way, &way->steps[i]);
         if (status != DCP_OK) {
-            ops->close(ops->context, at);
+            remove_created(way, i);
             return status;
         }
-        at = step.descriptor;
-        *end = ended;
+        if (i == 0)
+            start_waiting(way, 1);
     }
-    *descriptor = at;
     return DCP_OK;
+}
+
+/* Of the last one, if this call made it. */
+static dcp_status remember(const struct way *way, struct file_made *made)
+{
+    const struct step *last = way->count > 0 ? &way->steps[way->count - 1] : NULL;
+    if (!last || !last->created)
+        return DCP_OK;
+    way->path[last->path_length] = '\0';
+    char *name = memory_copy_text(last->name);
+    if (!name) {
+        remove_created(way, way->count - 1);
+        return error_no_memory(strlen(last->name) + 1, "a path");
+    }
+    *made = (struct file_made){way->ops, last->above, name};
+    return DCP_OK;
+}
+
+static void close_unless(const struct way *way, int descriptor, int kept, int kept_above)
+{
+    if (descriptor != kept && descriptor != kept_above)
+        way->ops->close(way->ops->context, descriptor);
+}
+
+static dcp_status walk(struct way *way, bool sync, int *descriptor, struct file_made *made)
+{
+    int start;
+    int result =
+        open_directory(way->ops, FILE_NO_DIRECTORY, *way->path == '/' ? "/" : ".", 0, &start);
+    if (result != 0)
+        return file_error(result, "create directory", way->path);
+    dcp_status status = take_steps(way, start);
+    if (status == DCP_OK && sync)
+        status = make_durable(way);
+    if (status == DCP_OK)
+        status = remember(way, made);
+    if (status == DCP_OK)
+        *descriptor = way->count > 0 ? way->steps[way->count - 1].descriptor : start;
+    close_unless(way, start, *descriptor, made->above);
+    for (size_t i = 0; i < way->count; i++)
+        close_unless(way, way->steps[i].descriptor, *descriptor, made->above);
+    return status;
 }
 
 dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
                                  struct file_directory *opened, struct file_made *made)
 {
     int descriptor = FILE_NO_DIRECTORY;
-    char *partial = memory_copy_text(path), *copy = memory_copy_text(path);
+    char *copy = memory_copy_text(path);
+    size_t most = count_names(path);
+    struct way way = {.ops = ops,
+                      .path = memory_copy_text(path),
+                      .steps = memory_allocate_array(most, sizeof *way.steps)};
     *opened = (struct file_directory){ops, FILE_NO_DIRECTORY, ""};
     *made = (struct file_made){ops, FILE_NO_DIRECTORY, NULL};
     dcp_status status = DCP_OK;
-    if (!partial || !copy)
-        status = error_no_memory(strlen(path) + 1, "a path");
+    if (!way.path || !way.steps || !copy)
+        status = error_no_memory(strlen(path) + 1 + most * sizeof *way.steps, "a path");
     if (status == DCP_OK)
-        status = walk(ops, partial, sync, &descriptor, made);
-    memory_release(partial);
+        status = walk(&way, sync, &descriptor, made);
+    memory_release(way.steps);
+    memory_release(way.path);
     if (status == DCP_OK)
         *opened = (struct file_directory){ops, descriptor, copy};
     else

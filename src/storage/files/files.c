@@ -138,15 +138,19 @@ static dcp_status list_directory(void *context, void *opened, dcp_storage_visito
 
 static dcp_status remove_file(void *context, void *opened, const char *name)
 {
-    const struct files_directory *directory = opened;
+    struct files_directory *directory = opened;
     (void)context;
+    atomic_fetch_add(&directory->changes, 1);
     return file_unlink(&directory->at, name, false);
 }
 
 static dcp_status sync_directory(void *context, void *opened)
 {
-    const struct files_directory *directory = opened;
+    struct files_directory *directory = opened;
+    unsigned changes = atomic_load(&directory->changes);
     (void)context;
+    if (changes > 0 && atomic_load(&directory->durable) == changes)
+        return DCP_OK;
     return file_sync_directory(&directory->at);
 }
 

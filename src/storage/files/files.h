@@ -18,15 +18,17 @@ dcp_storage files_storage(const struct file_ops *ops);
 struct files_directory {
     struct file_directory at;
     struct file_made made;
+    atomic_bool synced_early;     /* beside the first file that was sealed */
+    atomic_uint changes, durable; /* of names, through this handle; as many as were synced so */
 };
 
 /* Behind dcp_storage_file::handle. */
 struct files_file {
     struct file file;
-    const struct file_directory *directory; /* that it was created in */
-    char *name;                             /* when it was created */
-    bool direct_demanded;                   /* DCP_IO_DIRECT: there is no other way */
-    bool write_back;                        /* data in the page cache is sent to the disk at once */
+    struct files_directory *directory; /* that it was created in */
+    char *name;                        /* when it was created */
+    bool direct_demanded;              /* DCP_IO_DIRECT: there is no other way */
+    bool write_back;                   /* data in the page cache is sent to the disk at once */
     bool durable;
     bool drop;                  /* nothing is to be left in the page cache */
     atomic_bool direct_refused; /* by the file system, when it came to it */

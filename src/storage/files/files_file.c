@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "storage/files/files.h"
+#include "storage/files/sync_beside.h"
 
 /* From here on a file is worth direct transfers that write it, and sending on what the page cache
  * holds. */
@@ -161,11 +162,11 @@ static uint32_t choose_io(const dcp_storage_access *access)
 dcp_status files_create(void *context, void *opened_directory, const char *name,
                         const dcp_storage_access *access, dcp_storage_file *opened)
 {
-    const struct files_directory *directory = opened_directory;
+    struct files_directory *directory = opened_directory;
     const struct file_ops *ops = context;
     struct files_file *file;
     RETURN_IF_ERROR(make_file(name, &file));
-    file->directory = &directory->at;
+    file->directory = directory;
     dcp_status status = file_open(&file->file, &directory->at, name, FILE_CREATE_NEW);
     bool made = status == DCP_OK;
     if (status == DCP_OK)
@@ -177,6 +178,7 @@ dcp_status files_create(void *context, void *opened_directory, const char *name,
     file->drop = access->page_cache == DCP_PAGE_CACHE_DROPPED;
     file->write_back = access->durable && access->size >= LARGE_FILE;
     if (status == DCP_OK) {
+        atomic_fetch_add(&directory->changes, 1);
         hand_out(file, 0, opened);
         return DCP_OK;
     }
@@ -271,6 +273,26 @@ dcp_status files_write(void *context, dcp_storage_file *opened, const void *byte
     return transfer(file, &what);
 }
 
+/* The first file of a directory is mostly the only one: its name is made durable beside its bytes.
+ */
+static dcp_status make_durable(struct files_file *file)
+{
+    struct files_directory *directory = file->directory;
+    const struct file_directory *at = &directory->at;
+    unsigned changes = atomic_load(&directory->changes);
+    struct sync_beside names = {0};
+    if (sync_beside_pays() && !atomic_exchange(&directory->synced_early, true))
+        sync_beside_start(&names, at->ops, at->descriptor, true);
+    bool early = names.runs;
+    dcp_status status = file_sync(&file->file);
+    int result = early ? sync_beside_end(&names) : 0;
+    if (status == DCP_OK && result != 0)
+        status = file_error(result, "sync directory", at->path);
+    if (early && status == DCP_OK)
+        atomic_store(&directory->durable, changes);
+    return status;
+}
+
 /* Its name was made exclusively. */
 dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size,
                       dcp_storage_condition condition, const char *identity)
@@ -278,7 +300,7 @@ dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size,
     const struct file_ops *ops = context;
     struct files_file *file = opened->handle;
     (void)size, (void)condition, (void)identity;
-    dcp_status status = file->durable ? file_sync(&file->file) : DCP_OK;
+    dcp_status status = file->durable ? make_durable(file) : DCP_OK;
     if (status == DCP_OK && file->drop && ops->drop)
         ops->drop(ops->context, file->file.descriptor);
     if (status == DCP_OK)
@@ -291,6 +313,6 @@ void files_abandon(void *context, dcp_storage_file *opened)
 {
     const struct file_ops *ops = context;
     struct files_file *file = opened->handle;
-    ops->unlink(ops->context, file->directory->descriptor, file->name);
+    ops->unlink(ops->context, file->directory->at.descriptor, file->name);
     release(file);
 }

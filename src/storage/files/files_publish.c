@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "storage/files/files.h"
+#include "storage/files/sync_beside.h"
 
 #define TEMPORARY_SUFFIX  ".tmp"
 #define COMMITTING_SUFFIX ".commit.tmp"
@@ -37,6 +38,8 @@ struct files_publication {
     char identity[CONTENT_IDENTITY_SIZE]; /* of what is published */
     struct file file;                     /* open until it is settled */
     bool durable;
+    struct sync_beside syncing; /* the file, if it is to be durable */
+    atomic_uint *changes;       /* of the directory */
 };
 
 /* Keeps the thread's error. */
@@ -44,6 +47,7 @@ static void publication_free(struct files_publication *publication)
 {
     struct saved_error error;
     error_save(&error);
+    sync_beside_drop(&publication->syncing);
     file_close(&publication->file);
     error_restore(&error);
     memory_release(publication->name);
@@ -61,7 +65,7 @@ static char *with_suffix(const char *target, uint64_t number, const char *suffix
     return name;
 }
 
-static dcp_status publication_new(const struct files_directory *directory, const char *name,
+static dcp_status publication_new(struct files_directory *directory, const char *name,
                                   struct files_publication **made)
 {
     uint64_t number;
@@ -78,6 +82,7 @@ static dcp_status publication_new(const struct files_directory *directory, const
         return error_no_memory(strlen(name) + SUFFIX_SIZE, "a name");
     }
     *publication = (struct files_publication){.directory = &directory->at,
+                                              .changes = &directory->changes,
                                               .name = copy,
                                               .temporary = temporary,
                                               .committing = committing,
@@ -88,11 +93,12 @@ static dcp_status publication_new(const struct files_directory *directory, const
 
 /* To wait for them here, beside shards that are being written, would take as long as much of
  * those. */
-static void start_writing_back(const struct files_publication *publication, size_t size)
+static void start_writing_back(struct files_publication *publication, size_t size)
 {
     const struct file *file = &publication->file;
-    if (publication->durable && file->ops->write_back)
+    if (file->ops->write_back)
         file->ops->write_back(file->ops->context, file->descriptor, 0, size);
+    sync_beside_start(&publication->syncing, file->ops, file->descriptor, false);
 }
 
 /* Nothing is left of it; keeps the thread's error. */
@@ -119,7 +125,8 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
         publication_free(publication);
         return status;
     }
-    start_writing_back(publication, size);
+    if (publication->durable)
+        start_writing_back(publication, size);
     *prepared = publication;
     return DCP_OK;
 }
@@ -127,8 +134,10 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
 /* The bytes are on the disk before their name is. */
 static dcp_status settle(struct files_publication *publication)
 {
-    dcp_status status = publication->durable ? file_sync(&publication->file) : DCP_OK;
-    return status == DCP_OK ? file_close(&publication->file) : status;
+    atomic_fetch_add(publication->changes, 1);
+    int result = publication->durable ? sync_beside_end(&publication->syncing) : 0;
+    return result == 0 ? file_close(&publication->file)
+                       : file_error(result, "sync", publication->file.path);
 }
 
 /* ---- the existing file ---- */
