@@ -140,8 +140,9 @@ static dcp_status remove_file(void *context, void *opened, const char *name)
 {
     struct files_directory *directory = opened;
     (void)context;
+    dcp_status status = file_unlink(&directory->at, name, false);
     atomic_fetch_add(&directory->changes, 1);
-    return file_unlink(&directory->at, name, false);
+    return status;
 }
 
 static dcp_status sync_directory(void *context, void *opened)

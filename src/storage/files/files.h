@@ -18,8 +18,9 @@ dcp_storage files_storage(const struct file_ops *ops);
 struct files_directory {
     struct file_directory at;
     struct file_made made;
-    atomic_bool synced_early;     /* beside the first file that was sealed */
-    atomic_uint changes, durable; /* of names, through this handle; as many as were synced so */
+    atomic_bool synced_early; /* beside the first file that was sealed */
+    /* Of names, through this handle, counted once they are made; as many as were synced so. */
+    atomic_uint changes, durable;
 };
 
 /* Behind dcp_storage_file::handle. */

@@ -42,11 +42,12 @@ struct files_publication {
     atomic_uint *changes;       /* of the directory */
 };
 
-/* Keeps the thread's error. */
+/* Whatever has become of its name. Keeps the thread's error. */
 static void publication_free(struct files_publication *publication)
 {
     struct saved_error error;
     error_save(&error);
+    atomic_fetch_add(publication->changes, 1);
     sync_beside_drop(&publication->syncing);
     file_close(&publication->file);
     error_restore(&error);
@@ -91,7 +92,7 @@ static dcp_status publication_new(struct files_directory *directory, const char 
     return DCP_OK;
 }
 
-/* To wait for them here, beside shards that are being written, would take as long as much of
+/* Not waited for here: beside shards that are being written, that would take as long as much of
  * those. */
 static void start_writing_back(struct files_publication *publication, size_t size)
 {
@@ -134,7 +135,6 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
 /* The bytes are on the disk before their name is. */
 static dcp_status settle(struct files_publication *publication)
 {
-    atomic_fetch_add(publication->changes, 1);
     int result = publication->durable ? sync_beside_end(&publication->syncing) : 0;
     return result == 0 ? file_close(&publication->file)
                        : file_error(result, "sync", publication->file.path);
