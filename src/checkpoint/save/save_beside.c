@@ -56,7 +56,8 @@ bool save_begins_beside(const struct dcp_saving *saving)
     return may_go_beside(saving) && saving->local.plan.count >= BESIDE_ITEMS;
 }
 
-/* What is still to come is said in the metadata, or asked of it, before or after writing. */
+/* Others need the metadata before all is written: they add to it, read it, or keep it, which must
+ * be whole even if the save fails. */
 bool save_describes_beside(const struct dcp_saving *saving)
 {
     return may_go_beside(saving) && !saving->gathers_results && !saving->planning.cache &&

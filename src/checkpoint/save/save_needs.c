@@ -77,11 +77,6 @@ static void minimize(const struct save_needs *needs, struct shard_write_options 
     staging_needs_minimize(&needs->staging, staging->whole, &staging->options);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
 {
     const struct memory_account *account = saving->operation.account;
@@ -105,7 +100,9 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     needs->commit += SMALL_THINGS;
     if (needs->peak < needs->held + needs->commit)
         needs->peak = needs->held + needs->commit;
-    uint64_t preparing = needs->commit + THREAD_STACK_SIZE, planning = needs->peak - needs->held;
+    uint64_t planning = needs->peak - needs->held;
+    /* What all ranks write is held until the metadata is made of it. */
+    uint64_t preparing = saving->planning.describes_beside ? planning : needs->commit;
     /* Another attempt plans again, which takes as much memory. */
     if (staging.whole)
         needs->commit = planning;
@@ -113,13 +110,14 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     needs->smallest = save_needs_memory(needs, &least, &staging);
     /* Only now: a save within a limit takes one step after the other. */
     needs->beginning = save_begins_beside(saving) ? THREAD_STACK_SIZE : 0;
-    /* What all ranks write is held until the metadata is made of it. */
-    if (saving->planning.describes_beside) {
-        preparing = larger(preparing, planning + THREAD_STACK_SIZE);
-        needs->starting += planning;
-    }
-    needs->preparing = save_prepares_beside(saving) ? preparing : 0;
+    needs->starting += saving->planning.describes_beside ? planning : 0;
+    needs->preparing = save_prepares_beside(saving) ? preparing + THREAD_STACK_SIZE : 0;
     return DCP_OK;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 static uint64_t writing_memory(const struct save_needs *needs,

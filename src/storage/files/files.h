@@ -19,8 +19,8 @@ struct files_directory {
     struct file_directory at;
     struct file_made made;
     atomic_bool synced_early; /* beside the first file that was sealed */
-    /* Of names, through this handle, counted once they are made; as many as were synced so. */
-    atomic_uint changes, durable;
+    atomic_uint changes;      /* of names through this handle, each counted after it is made */
+    atomic_uint durable;      /* as many of them as that covered */
 };
 
 /* Behind dcp_storage_file::handle. */
