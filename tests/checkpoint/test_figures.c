@@ -10,28 +10,11 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "checkpoint/ranks.h"
+#include "fault/slow_clock.h"
 
 #define ROWS    64
 #define COLUMNS 1024
-
-/* A clock that advances by a millisecond whenever it is read, on whatever thread. */
-static atomic_int_fast64_t ticks;
-
-static int64_t tick(void *context)
-{
-    (void)context;
-    return atomic_fetch_add(&ticks, 1000000) + 1000000;
-}
-
-static void no_sleep(void *context, int64_t duration)
-{
-    (void)context;
-    (void)duration;
-}
-
-static const struct clock_source ticking = {tick, tick, no_sleep, NULL};
 
 /* This rank's rows of a matrix, and a number that all ranks have. */
 static dcp_state *sample(const struct rank *self, float *rows)
@@ -100,9 +83,9 @@ static dcp_status save_and_load(struct rank *self)
 static void test_every_rank_has_them(void **state)
 {
     needs_files();
-    clock_replace(&ticking);
+    slow_clock_install();
     ranks_must(2, path_in(state, "c"), save_and_load, NULL);
-    clock_replace(NULL);
+    slow_clock_remove();
 }
 
 static void test_how_large_files_were_moved(void **state)

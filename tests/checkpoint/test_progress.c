@@ -10,23 +10,12 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "checkpoint/ranks.h"
+#include "fault/slow_clock.h"
 
 #define ROWS    96
 #define COLUMNS 16384
 #define MINE    ((uint64_t)ROWS / 2 * COLUMNS * sizeof(float))
-
-/* A clock that advances by 10 ms whenever it is read, so that nothing is left out. */
-static atomic_int_fast64_t ticks;
-
-static int64_t tick(void *context)
-{
-    (void)context;
-    return atomic_fetch_add(&ticks, 10000000) + 10000000;
-}
-
-static const struct clock_source ticking = {tick, tick, NULL, NULL};
 
 /* Sees to it that what comes makes sense; cancels at a call, from 1, if that is not 0. */
 struct listener {
@@ -134,12 +123,12 @@ static dcp_status save_and_load(struct rank *self)
 static void test_says_how_far_it_is(void **state)
 {
     static const uint32_t ways[] = {DCP_IO_AUTO, DCP_IO_POOL, DCP_IO_BUFFERED};
-    clock_replace(&ticking);
+    slow_clock_install();
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct trial trial = {.io = ways[i]};
         ranks_must(2, path_in(state, "c"), save_and_load, &trial);
     }
-    clock_replace(NULL);
+    slow_clock_remove();
 }
 
 /* The calls that a save makes at least: four for the phases, and some while it writes. */
@@ -147,7 +136,7 @@ static void test_says_how_far_it_is(void **state)
 
 static void test_a_cancelled_save_leaves_nothing(void **state)
 {
-    clock_replace(&ticking);
+    slow_clock_install();
     for (int at = 1; at <= CALLS; at++) {
         for (int rank = 0; rank < 2; rank++) {
             struct trial trial = {.saving_cancelled_at = at, .rank = rank};
@@ -157,7 +146,7 @@ static void test_a_cancelled_save_leaves_nothing(void **state)
     }
     struct trial trial = {0};
     ranks_must(2, path_in(state, "c"), save_and_load, &trial);
-    clock_replace(NULL);
+    slow_clock_remove();
 }
 
 static bool accept_until_commit(void *context, const dcp_progress *progress)
@@ -185,12 +174,12 @@ static void test_cancelled_before_the_commit(void **state)
 
 static void test_a_cancelled_load_is_an_error(void **state)
 {
-    clock_replace(&ticking);
+    slow_clock_install();
     for (int at = 1; at <= CALLS - 2; at++) {
         struct trial trial = {.loading_cancelled_at = at, .rank = at % 2};
         ranks_must(2, path_in(state, "c"), save_and_load, &trial);
     }
-    clock_replace(NULL);
+    slow_clock_remove();
 }
 
 static void test_a_check_says_how_far_it_is(void **state)
@@ -198,7 +187,7 @@ static void test_a_check_says_how_far_it_is(void **state)
     const char *path = path_in(state, "c");
     struct trial trial = {0};
     uint64_t faults = 1;
-    clock_replace(&ticking);
+    slow_clock_install();
     ranks_must(2, path, save_and_load, &trial);
     struct listener whole = {0};
     dcp_open_options options = {.progress = listen, .progress_context = &whole};
@@ -212,7 +201,7 @@ static void test_a_check_says_how_far_it_is(void **state)
     options.progress_context = &listener;
     assert_int_equal(dcp_verify(path, &options, NULL, NULL, &faults), DCP_ERR_CANCELLED);
     assert_int_equal(listener.calls, whole.calls / 2);
-    clock_replace(NULL);
+    slow_clock_remove();
 }
 
 int main(void)

@@ -6,12 +6,14 @@
 
 #include "base/clock.h"
 
+#define STEP_NS 10000000
+
 static atomic_llong now_ns;
 
 static int64_t look(void *context)
 {
     (void)context;
-    return atomic_fetch_add(&now_ns, 1000000) + 1000000;
+    return atomic_fetch_add(&now_ns, STEP_NS) + STEP_NS;
 }
 
 static void sleep_well(void *context, int64_t duration)

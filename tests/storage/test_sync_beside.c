@@ -7,16 +7,16 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "fault/at_path.h"
 #include "fault/simulated_file_system.h"
 #include "fault/slow_clock.h"
+#include "scratch.h"
 #include "storage/files/files.h"
 #include "storage/files/sync_beside.h"
 
@@ -67,24 +67,39 @@ static void disk_init(struct disk *disk)
                       .caller = pthread_self()};
 }
 
-static void wait_once(struct disk *disk)
+static int answer(void *context, int descriptor)
 {
-    struct sync_beside sync = {.ops = &disk->ops, .descriptor = 7};
+    (void)context, (void)descriptor;
+    return 0;
+}
+
+/* One more wait, which is as long as the clock says. */
+static void wait_once(void)
+{
+    static const struct file_ops ops = {.sync = answer};
+    struct sync_beside sync = {.ops = &ops, .descriptor = 7};
     assert_int_equal(sync_beside_end(&sync), 0);
 }
 
-static void make_slow(struct disk *disk)
+static void make_slow(void)
 {
     slow_clock_install();
-    wait_once(disk);
+    wait_once();
     assert_true(sync_beside_pays());
 }
 
-static void make_quick(struct disk *disk)
+static int64_t stand(void *context)
 {
-    slow_clock_remove();
-    for (int i = 0; i < 1000 && sync_beside_pays(); i++)
-        wait_once(disk);
+    (void)context;
+    return 0;
+}
+
+/* By a clock that stands still: a machine may be slow by itself. */
+static void make_quick(void)
+{
+    static const struct clock_source standing = {stand, stand, NULL, NULL};
+    clock_replace(&standing);
+    wait_once();
     assert_false(sync_beside_pays());
 }
 
@@ -94,7 +109,7 @@ static void a_quick_disk_is_waited_for_in_place(void **state)
     struct disk disk;
     struct sync_beside sync;
     disk_init(&disk);
-    make_quick(&disk);
+    make_quick();
     disk.files = 0;
     sync_beside_start(&sync, &disk.ops, 7, false);
     assert_int_equal(disk.files, 0);
@@ -114,7 +129,7 @@ static void a_slow_disk_is_waited_for_on_threads(void **state)
     struct disk disk;
     struct sync_beside file, directory;
     disk_init(&disk);
-    make_slow(&disk);
+    make_slow();
     disk.files = 0;
     disk.inside = 0;
     disk.expected = 2;
@@ -135,7 +150,7 @@ static void a_slow_disk_is_waited_for_on_threads(void **state)
     assert_int_equal(disk.inside, 3);
     disk.result = 0;
     disk.expected = 0;
-    make_quick(&disk);
+    make_quick();
 }
 
 /* ---- directories of a path ---- */
@@ -185,50 +200,145 @@ static void directories_become_durable_or_go(void **state)
     disk_init(&disk);
     for (int slow = 0; slow < 2; slow++) {
         if (slow)
-            make_slow(&disk);
+            make_slow();
         else
-            make_quick(&disk);
+            make_quick();
         fail_each_sync("a/b/c", "a", "a/b", 3);
         fail_each_sync("/a//b/c/d//", "/", "a/b/c", 4);
     }
-    make_quick(&disk);
+    make_quick();
 }
 
-static int sync_together(void *context, int descriptor)
+/* ---- over the system's operations, in a fresh directory ---- */
+
+static int ask_after_sync(void *context, int descriptor)
 {
-    int result = file_ops_system.sync_directory(NULL, descriptor);
+    int result = file_ops_system.sync(NULL, descriptor);
     return result == 0 ? ask(context) : result;
+}
+
+static void watch_system(struct disk *disk, const char *directory)
+{
+    disk_init(disk);
+    disk->ops = file_ops_system;
+    disk->ops.context = disk;
+    disk->ops.sync = disk->ops.sync_directory = ask_after_sync;
+    assert_int_equal(chdir(directory), 0);
+}
+
+/* From here on so many wait at the same time. */
+static void expect(struct disk *disk, int count)
+{
+    disk->inside = 0;
+    disk->expected = count;
 }
 
 /* All wait at the same time, also if only the first one shows that it takes long. */
 static void directories_are_synced_side_by_side(void **state)
 {
-    (void)state;
     struct disk disk;
-    char path[64] = "/tmp/dcp-test-XXXXXX";
     bool created;
-    disk_init(&disk);
-    assert_non_null(mkdtemp(path));
-    struct file_ops ops = file_ops_system;
-    ops.sync_directory = sync_together;
-    ops.context = &disk;
-    make_slow(&disk);
-    disk.inside = 0;
-    disk.expected = 2;
-    assert_int_equal(make_at_path(&ops, path, true, &created), DCP_OK);
-    assert_int_equal(disk.inside, 2);
-    make_quick(&disk);
+    watch_system(&disk, *state);
     slow_clock_install();
-    disk.inside = 0;
-    disk.expected = 1;
-    assert_int_equal(make_at_path(&ops, path, true, &created), DCP_OK);
+    expect(&disk, 0);
+    assert_int_equal(make_at_path(&disk.ops, "a/b", true, &created), DCP_OK);
+    expect(&disk, 2);
+    assert_int_equal(make_at_path(&disk.ops, "a/b", true, &created), DCP_OK);
+    assert_int_equal(disk.inside, 2);
+    make_quick();
+    slow_clock_install();
+    expect(&disk, 1);
+    assert_int_equal(make_at_path(&disk.ops, "a/b", true, &created), DCP_OK);
     assert_int_equal(disk.inside, 2);
     assert_true(disk.elsewhere);
     assert_false(disk.alone);
-    disk.expected = 0;
-    make_quick(&disk);
-    assert_int_equal(rmdir(path), 0);
+    expect(&disk, 0);
+    make_quick();
 }
+
+static const dcp_storage_access durable = {.size_of = sizeof durable, .durable = true, .size = 4};
+
+static void write_file(const dcp_storage *table, void *directory, const char *name)
+{
+    dcp_storage_file file;
+    assert_int_equal(table->create(table->context, directory, name, &durable, &file), DCP_OK);
+    assert_int_equal(table->write(table->context, &file, "text", 4, 0), DCP_OK);
+    assert_int_equal(table->seal(table->context, &file, 4, DCP_PUBLISH_IF_ABSENT, NULL), DCP_OK);
+}
+
+/* The first one's name waits with its bytes; what changes afterwards is synced as ever. */
+static void the_name_of_a_file_is_synced_beside_it(void **state)
+{
+    struct disk disk;
+    void *directory;
+    bool created;
+    watch_system(&disk, *state);
+    const dcp_storage table = files_storage(&disk.ops);
+    for (int slow = 0; slow < 2; slow++) {
+        if (slow)
+            slow_clock_install();
+        else
+            make_quick();
+        assert_int_equal(table.open(table.context, ".", 0, &directory, &created), DCP_OK);
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        expect(&disk, slow ? 2 : 1);
+        write_file(&table, directory, "first");
+        assert_int_equal(disk.inside, slow ? 2 : 1);
+        expect(&disk, 0);
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        assert_int_equal(disk.inside, slow ? 0 : 1);
+        expect(&disk, 0);
+        write_file(&table, directory, "second");
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        assert_int_equal(disk.inside, 2);
+        assert_int_equal(table.remove(table.context, directory, "first"), DCP_OK);
+        assert_int_equal(table.remove(table.context, directory, "second"), DCP_OK);
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        assert_int_equal(disk.inside, 3);
+        table.close(table.context, directory);
+        make_quick();
+    }
+    assert_false(disk.alone);
+}
+
+/* Of a slow disk both wait before anybody publishes. */
+static void small_files_are_synced_before_they_are_published(void **state)
+{
+    struct disk disk;
+    void *directory, *first, *second;
+    bool created, visible;
+    watch_system(&disk, *state);
+    const dcp_storage table = files_storage(&disk.ops);
+    for (int slow = 0; slow < 2; slow++) {
+        if (slow)
+            slow_clock_install();
+        else
+            make_quick();
+        assert_int_equal(table.open(table.context, ".", 0, &directory, &created), DCP_OK);
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        expect(&disk, slow ? 2 : 1);
+        assert_int_equal(table.prepare(table.context, directory, "a", "text", 4, &durable, &first),
+                         DCP_OK);
+        assert_int_equal(table.prepare(table.context, directory, "b", "text", 4, &durable, &second),
+                         DCP_OK);
+        for (int i = 0; slow && i < 5000 && disk.inside < 2; i++)
+            usleep(1000);
+        assert_int_equal(disk.inside, slow ? 2 : 0);
+        table.retract(table.context, first);
+        assert_int_equal(table.publish(table.context, second, DCP_PUBLISH_ALWAYS, &visible),
+                         DCP_OK);
+        assert_true(visible);
+        assert_int_equal(disk.inside, slow ? 2 : 1);
+        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        assert_int_equal(disk.inside, slow ? 3 : 2);
+        table.close(table.context, directory);
+        expect(&disk, 0);
+        make_quick();
+    }
+    assert_false(disk.alone);
+}
+
+#define SCRATCH_TEST(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
 
 int main(void)
 {
@@ -236,7 +346,9 @@ int main(void)
         cmocka_unit_test(a_quick_disk_is_waited_for_in_place),
         cmocka_unit_test(a_slow_disk_is_waited_for_on_threads),
         cmocka_unit_test(directories_become_durable_or_go),
-        cmocka_unit_test(directories_are_synced_side_by_side),
+        SCRATCH_TEST(directories_are_synced_side_by_side),
+        SCRATCH_TEST(the_name_of_a_file_is_synced_beside_it),
+        SCRATCH_TEST(small_files_are_synced_before_they_are_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
