@@ -82,7 +82,7 @@ static struct shard_piece *open_piece(const struct stored *stored, size_t index)
     const struct box whole = {1, entry->pieces->offsets, entry->pieces->sizes};
     struct shard_piece *piece;
     assert_int_equal(shard_piece_open(stored->reader, entry, entry->pieces, whole, false,
-                                      DCP_VERIFY_ALL, &piece),
+                                      DCP_VERIFY_ALL, NULL, &piece),
                      DCP_OK);
     return piece;
 }

@@ -88,9 +88,9 @@ static long read_region_in_spans(const struct stored *stored, const int64_t *off
                             box_volume(region)};
     struct shard_piece *piece;
     long reads = 0;
-    assert_int_equal(
-        shard_piece_open(stored->reader, entry, entry->pieces, region, false, verification, &piece),
-        DCP_OK);
+    assert_int_equal(shard_piece_open(stored->reader, entry, entry->pieces, region, false,
+                                      verification, NULL, &piece),
+                     DCP_OK);
     for (size_t i = 0; i < 3; i++) {
         long before = transfer_watch_count(false).count;
         memset(read, 0, sizeof read);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/parts.h"
 #include "checkpoint/ranks.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
@@ -22,127 +23,26 @@
 enum { COUNT = 200, MANY = 1600, ROWS = 128, COLUMNS = 40 };
 #define FILE_NAME "__0_0.distcp"
 
-/* The same part of tensors from first to end - 1. */
-struct part {
-    int64_t offsets[2];
-    int64_t sizes[2];
-    dcp_dtype dtype;
-    int first, end;
-};
-
+#define SHAPE                                                                                      \
+    {                                                                                              \
+        ROWS, COLUMNS                                                                              \
+    }
 #define ALL_OF(from, to)                                                                           \
     {                                                                                              \
-        {0, 0}, {ROWS, COLUMNS}, DCP_F32, from, to                                                 \
+        SHAPE, {0, 0}, {ROWS, COLUMNS}, DCP_F32, from, to                                          \
     }
-static const struct part rows = {{20, 0}, {40, COLUMNS}, DCP_F32, 0, COUNT},
-                         columns = {{0, 20}, {ROWS, 15}, DCP_F32, 0, COUNT},
-                         corner = {{30, 5}, {70, 30}, DCP_F32, 0, COUNT},
-                         wide = {{20, 10}, {100, 20}, DCP_F64, 0, COUNT},
-                         few = {{5, 0}, {2, COLUMNS}, DCP_F32, 0, COUNT}, all = ALL_OF(0, COUNT),
-                         all_of_many = ALL_OF(0, MANY);
+static const struct part rows = {SHAPE, {20, 0}, {40, COLUMNS}, DCP_F32, 0, COUNT},
+                         columns = {SHAPE, {0, 20}, {ROWS, 15}, DCP_F32, 0, COUNT},
+                         corner = {SHAPE, {30, 5}, {70, 30}, DCP_F32, 0, COUNT},
+                         wide = {SHAPE, {20, 10}, {100, 20}, DCP_F64, 0, COUNT},
+                         few = {SHAPE, {5, 0}, {2, COLUMNS}, DCP_F32, 0, COUNT},
+                         all = ALL_OF(0, COUNT), all_of_many = ALL_OF(0, MANY);
 static const struct part *const parts[] = {&rows, &columns, &corner, &wide, &few};
 #define PARTS (sizeof parts / sizeof *parts)
 
-static double value(int tensor, int64_t row, int64_t column)
-{
-    return (double)(tensor * ROWS * COLUMNS + row * COLUMNS + column);
-}
-
-static void add_tensor(dcp_state *root, int index, const struct part *part, void *data)
-{
-    char name[16];
-    const dcp_tensor tensor = {.dtype = part->dtype,
-                               .sharded = true,
-                               .ndim = 2,
-                               .global_shape = {ROWS, COLUMNS},
-                               .offsets = {part->offsets[0], part->offsets[1]},
-                               .sizes = {part->sizes[0], part->sizes[1]},
-                               .data = data};
-    snprintf(name, sizeof name, "t%d", index);
-    dcp_state_tensor(root, name, &tensor);
-}
-
-/* False: the library was built without that compression. */
-static bool save(const char *path, const struct part *part, const dcp_save_options *options)
-{
-    const int elements = part->end * ROWS * COLUMNS;
-    float *data = malloc(sizeof *data * (size_t)elements);
-    dcp_state *root = dcp_state_new();
-    assert_non_null(data);
-    for (int i = 0; i < elements; i++)
-        data[i] = (float)i;
-    for (int t = 0; t < part->end; t++)
-        add_tensor(root, t, part, data + (size_t)t * ROWS * COLUMNS);
-    dcp_status status = dcp_save(root, path, options);
-    if (status != DCP_ERR_UNSUPPORTED)
-        assert_int_equal(status, DCP_OK);
-    dcp_state_free(root);
-    free(data);
-    return status == DCP_OK;
-}
-
 static void save_plain(const char *path)
 {
-    assert_true(save(path, &all, &(dcp_save_options){.skip_sync = true}));
-}
-
-static void check_values(const struct part *part, const void *data)
-{
-    const float *singles = data;
-    const double *doubles = data;
-    size_t at = 0;
-    for (int t = part->first; t < part->end; t++)
-        for (int64_t row = 0; row < part->sizes[0]; row++)
-            for (int64_t column = 0; column < part->sizes[1]; column++, at++) {
-                double found = part->dtype == DCP_F32 ? (double)singles[at] : doubles[at];
-                if (found != value(t, part->offsets[0] + row, part->offsets[1] + column))
-                    fail_msg("t%d [%ld, %ld] is %f", t, (long)row, (long)column, found);
-            }
-}
-
-static dcp_status load(const char *path, const struct part *part, const dcp_load_options *how,
-                       dcp_figures *figures)
-{
-    size_t size = (size_t)(part->sizes[0] * part->sizes[1]) * dcp_dtype_size(part->dtype);
-    dcp_load_options options = *how;
-    unsigned char *data = calloc((size_t)(part->end - part->first), size);
-    dcp_state *root = dcp_state_new();
-    assert_non_null(data);
-    for (int t = part->first; t < part->end; t++)
-        add_tensor(root, t, part, data + (size_t)(t - part->first) * size);
-    *figures = (dcp_figures){.size_of = sizeof *figures};
-    options.figures = figures;
-    options.convert = true;
-    dcp_status status = dcp_load(root, path, &options, NULL);
-    if (status == DCP_OK)
-        check_values(part, data);
-    dcp_state_free(root);
-    free(data);
-    return status;
-}
-
-static uint64_t bytes_of(const struct part *part)
-{
-    return (uint64_t)(part->sizes[0] * part->sizes[1] * (part->end - part->first)) *
-           dcp_dtype_size(part->dtype);
-}
-
-/* Values, and moved and unchecked bytes. */
-static void check_loads(const char *path, const dcp_load_options *how)
-{
-    dcp_figures figures;
-    for (size_t i = 0; i < PARTS; i++) {
-        dcp_status status = load(path, parts[i], how, &figures);
-        if (status == DCP_ERR_UNSUPPORTED && how->io != DCP_IO_AUTO) {
-            print_message("not tested: %s\n", dcp_error_message());
-            return;
-        }
-        if (status != DCP_OK)
-            fail_msg("%s: %s", path, dcp_error_message());
-        assert_int_equal(figures.bytes_moved, bytes_of(parts[i]));
-        if (how->verification == DCP_VERIFY_ALL)
-            assert_int_equal(figures.bytes_unchecked, 0);
-    }
+    assert_true(parts_save(path, &all, &(dcp_save_options){.skip_sync = true}));
 }
 
 static void they_are_right_however_they_are_stored(void **state)
@@ -157,11 +57,11 @@ static void they_are_right_however_they_are_stored(void **state)
         for (int c = 0; c < 2; c++) {
             char *path = scratch_path(*state, bare ? c ? "bare-zstd" : "bare" : c ? "zstd" : "c");
             const dcp_save_options options = {.skip_sync = true, .compression = compressions[c]};
-            bool saved = save(path, &all, &options);
+            bool saved = parts_save(path, &all, &options);
             if (saved && bare)
                 scratch_drop_footer(path, FILE_NAME);
             for (size_t i = 0; saved && i < sizeof ways / sizeof *ways; i++)
-                check_loads(path, &ways[i]);
+                parts_check_loads(path, parts, PARTS, &ways[i]);
             free(path);
         }
 }
@@ -173,8 +73,9 @@ static void they_share_reads_with_their_neighbours(void **state)
     save_plain(*state);
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
         long before = scratch_count_reads();
-        assert_int_equal(load(*state, halves[i], &(dcp_load_options){.thread_count = 1}, &figures),
-                         DCP_OK);
+        assert_int_equal(
+            parts_load(*state, halves[i], &(dcp_load_options){.thread_count = 1}, &figures),
+            DCP_OK);
         if (before < 0)
             print_message("not tested: the system does not count reads\n");
         else if (scratch_count_reads() - before > COUNT / 2)
@@ -187,7 +88,8 @@ static void little_of_each_is_read_alone(void **state)
 {
     dcp_figures figures;
     save_plain(*state);
-    assert_int_equal(load(*state, &few, &(dcp_load_options){.thread_count = 1}, &figures), DCP_OK);
+    assert_int_equal(parts_load(*state, &few, &(dcp_load_options){.thread_count = 1}, &figures),
+                     DCP_OK);
     assert_true(figures.bytes_read < (COUNT + 50) * 2 * (uint64_t)4096);
 }
 
@@ -204,7 +106,7 @@ static dcp_status load_as_rank(struct rank *self)
     const dcp_load_options how = {
         .storage = pair->storage, .group = self->group, .thread_count = 1, .io = pair->io};
     dcp_figures figures;
-    return load(self->path, pair->parts[self->rank], &how, &figures);
+    return parts_load(self->path, pair->parts[self->rank], &how, &figures);
 }
 
 /* Returns how many transfers went around the page cache. */
@@ -223,11 +125,12 @@ static void what_is_read_twice_comes_into_the_page_cache(void **state)
 {
     static const struct part lower = ALL_OF(0, MANY / 2), upper = ALL_OF(MANY / 2, MANY),
                              more = ALL_OF(0, MANY * 11 / 20), less = ALL_OF(MANY * 11 / 20, MANY),
-                             left = {{0, 0}, {ROWS, 30}, DCP_F32, 0, MANY},
-                             right = {{0, 10}, {ROWS, 30}, DCP_F32, 0, MANY};
+                             left = {SHAPE, {0, 0}, {ROWS, 30}, DCP_F32, 0, MANY},
+                             right = {SHAPE, {0, 10}, {ROWS, 30}, DCP_F32, 0, MANY};
     struct simulated_file_system *fs = simulated_new();
     (void)state;
-    assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    assert_true(
+        parts_save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
     assert_true(count_direct(fs, &lower, &upper, DCP_IO_AUTO) > 0);
     assert_true(count_direct(fs, &more, &less, DCP_IO_AUTO) > 0);
     assert_int_equal(count_direct(fs, &left, &right, DCP_IO_AUTO), 0);
@@ -236,8 +139,8 @@ static void what_is_read_twice_comes_into_the_page_cache(void **state)
     simulated_free(fs);
 }
 
-/* While the tensors of one window are copied, the next window is under way. Alone, each would end
- * with an empty ring, and have one after its first three pieces of four, which come at once. */
+/* While the tensors of one batch are copied, the next one is under way: alone, each would be a
+ * transfer after which nothing is. */
 static void the_next_neighbours_are_under_way(void **state)
 {
     struct simulated_file_system *fs = simulated_new();
@@ -246,11 +149,12 @@ static void the_next_neighbours_are_under_way(void **state)
         .storage = &storage, .thread_count = 1, .io = DCP_IO_RING | DCP_IO_DIRECT};
     dcp_figures figures;
     (void)state;
-    assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
-    assert_int_equal(load("c", &all_of_many, &how, &figures), DCP_OK);
-    long pieces = transfer_watch_count(true).count;
-    assert_in_range(pieces, 12, 20);
-    assert_true(transfer_watch_pauses() < pieces / 4 * 2);
+    assert_true(
+        parts_save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    assert_int_equal(parts_load("c", &all_of_many, &how, &figures), DCP_OK);
+    long batches = transfer_watch_count(true).count;
+    assert_in_range(batches, 8, 10);
+    assert_int_equal(transfer_watch_idle(), 1);
     simulated_free(fs);
 }
 
@@ -264,11 +168,12 @@ static void a_failing_disk_is_an_error(void **state)
     bool reached = true;
     int failed = 0;
     (void)state;
-    assert_true(save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    assert_true(
+        parts_save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
     for (long n = 1; reached; n += TRIAL_STEP + n / 8) {
         simulated_set_fault(fs, &(struct simulated_fault){
                                     .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO});
-        dcp_status status = load("c", &all_of_many, &how, &figures);
+        dcp_status status = parts_load("c", &all_of_many, &how, &figures);
         reached = simulated_fault_reached(fs);
         assert_true(status == DCP_OK || reached);
         failed += status != DCP_OK;
@@ -281,7 +186,8 @@ static void a_failing_disk_is_an_error(void **state)
 /* Where an element of t150 is in the file. */
 static uint64_t find_element(const char *path, int64_t row)
 {
-    const float wanted[] = {(float)value(150, row, 0), (float)value(150, row, 1)};
+    const float wanted[] = {(float)parts_value(&all, 150, row, 0),
+                            (float)parts_value(&all, 150, row, 1)};
     size_t size;
     unsigned char *bytes = scratch_read(path, FILE_NAME, &size);
     const unsigned char *found = memmem(bytes, size, wanted, sizeof wanted);
@@ -301,12 +207,13 @@ static void damage_fails_those_that_have_it(void **state)
     for (int bare = 0; bare < 2; bare++) {
         uint64_t wanted = find_element(*state, 30), other = find_element(*state, ROWS - 1);
         scratch_flip(*state, FILE_NAME, wanted, 1);
-        assert_int_equal(load(*state, &rows, &how, &figures), DCP_ERR_CHECKSUM);
+        assert_int_equal(parts_load(*state, &rows, &how, &figures), DCP_ERR_CHECKSUM);
         assert_non_null(strstr(dcp_error_message(), "t150 ("));
         scratch_flip(*state, FILE_NAME, wanted, 1);
         scratch_flip(*state, FILE_NAME, other, 1);
-        assert_int_equal(load(*state, &rows, &how, &figures), bare ? DCP_ERR_CHECKSUM : DCP_OK);
-        assert_int_equal(load(*state, &columns, &how, &figures), DCP_ERR_CHECKSUM);
+        assert_int_equal(parts_load(*state, &rows, &how, &figures),
+                         bare ? DCP_ERR_CHECKSUM : DCP_OK);
+        assert_int_equal(parts_load(*state, &columns, &how, &figures), DCP_ERR_CHECKSUM);
         assert_non_null(strstr(dcp_error_message(), "t150 ("));
         scratch_flip(*state, FILE_NAME, other, 1);
         if (!bare)
@@ -322,7 +229,7 @@ static void missing_memory_is_an_error(void **state)
     save_plain(*state);
     for (long n = 1; reached; n += 1 + n / 3) {
         failing_allocator_install(n, false);
-        dcp_status status = load(*state, &columns, &how, &figures);
+        dcp_status status = parts_load(*state, &columns, &how, &figures);
         reached = failing_allocator_reached();
         failing_allocator_remove();
         if (status != DCP_ERR_ARGUMENT) /* the state lacks a tensor */

@@ -25,8 +25,10 @@ static struct {
         const void *queue;
         long under_way;
     } rings[RINGS];
+    long under_way; /* in all of them */
     long at_once;
     long pauses;
+    long idle;
     uint64_t farthest; /* end of direct transfers in the file in which they began last */
     long overtaken;
     long foreseen;
@@ -106,7 +108,9 @@ static void note_ring(const void *queue, long transfers)
     watch.rings[i].under_way += transfers;
     if (watch.rings[i].under_way > watch.at_once)
         watch.at_once = watch.rings[i].under_way;
+    watch.under_way += transfers;
     watch.pauses += transfers < 0 && watch.rings[i].under_way == 0;
+    watch.idle += transfers < 0 && watch.under_way == 0;
     pthread_mutex_unlock(&watch.mutex);
 }
 
@@ -149,7 +153,8 @@ const struct file_ops *transfer_watch(const struct file_ops *below)
     watch.ops.queue_take = watched_take;
     watch.ops.will_need = below->will_need ? watched_will_need : NULL;
     watch.announced = 0;
-    watch.at_once = watch.pauses = watch.overtaken = watch.foreseen = 0;
+    watch.under_way = watch.at_once = watch.pauses = watch.idle = watch.overtaken = watch.foreseen =
+        0;
     watch.files = watch.last_begun = 0;
     memset(watch.begun, 0, sizeof watch.begun);
     watch.farthest = 0;
@@ -178,6 +183,14 @@ long transfer_watch_at_once(void)
     long at_once = watch.at_once;
     pthread_mutex_unlock(&watch.mutex);
     return at_once;
+}
+
+long transfer_watch_idle(void)
+{
+    pthread_mutex_lock(&watch.mutex);
+    long idle = watch.idle;
+    pthread_mutex_unlock(&watch.mutex);
+    return idle;
 }
 
 long transfer_watch_pauses(void)

@@ -24,6 +24,8 @@ struct transfer_count transfer_watch_count(bool direct);
 long transfer_watch_at_once(void);
 /* How often nothing was under way any more in a ring. */
 long transfer_watch_pauses(void);
+/* The same of all rings together. */
+long transfer_watch_idle(void);
 /* Reads through the page cache behind which, in the same file or in one of which none had been read
  * before, a direct transfer had been begun. */
 long transfer_watch_overtaken(void);

@@ -206,7 +206,7 @@ static void what_a_file_does_not_hold_is_refused(void **state)
     struct shard_piece *opened;
     piece.length += UINT64_C(1) << 40;
     assert_int_equal(
-        shard_piece_open(reader, entry, &piece, whole, false, DCP_VERIFY_NONE, &opened),
+        shard_piece_open(reader, entry, &piece, whole, false, DCP_VERIFY_NONE, NULL, &opened),
         DCP_ERR_FORMAT);
     assert_non_null(strstr(dcp_error_message(), "bytes expected, but the file has"));
 

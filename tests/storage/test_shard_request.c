@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "format/streams/stream.h"
 #include "storage/shard/shard_request.h"
 
 enum { ROWS = 10, COLUMNS = 6 };
@@ -41,6 +42,31 @@ static void rows_of_a_stream_are_in_one_place(void **state)
     assert_true(find(&stream, 13, 2, 1, 3, &range));
     assert_int_equal(range.offset, 5000 + (3 * COLUMNS + 2) * 4);
     assert_false(find(&stream, 10, 0, ROWS, COLUMNS - 1, &range));
+}
+
+/* What is around the elements is known where the stream may be one of ours. */
+static void elements_of_our_streams_are_where_we_put_them(void **state)
+{
+    static const int64_t at[] = {13, 0}, of[] = {2, COLUMNS};
+    struct metadata_piece piece = stream;
+    const struct shard_request request = {
+        .entry = &entry, .piece = &piece, .region = {2, at, of}, .dtype = DCP_F32};
+    struct stream_layout layout;
+    struct shard_range range, before;
+    (void)state;
+    assert_true(shard_request_range(&request, &range));
+    before = range;
+    shard_request_lay_out(&request, &range);
+    assert_memory_equal(&range, &before, sizeof range);
+    assert_int_equal(stream_tensor_layout(DCP_F32, 2, sizes, &layout), DCP_OK);
+    piece.length = layout.length;
+    shard_request_lay_out(&request, &range);
+    assert_int_equal(range.offset, 5000 + layout.data_offset + 3 * COLUMNS * 4);
+    assert_int_equal(range.size, 2 * COLUMNS * 4);
+    range = before;
+    piece.zstd = true;
+    shard_request_lay_out(&request, &range);
+    assert_memory_equal(&range, &before, sizeof range);
 }
 
 static void a_range_of_a_stream_begins_behind_others(void **state)
@@ -94,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_stream_are_in_one_place),
+        cmocka_unit_test(elements_of_our_streams_are_where_we_put_them),
         cmocka_unit_test(a_range_of_a_stream_begins_behind_others),
         cmocka_unit_test(views_are_where_they_say),
         cmocka_unit_test(what_is_compressed_or_too_short_has_no_place),

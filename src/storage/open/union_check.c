@@ -110,7 +110,7 @@ static dcp_status region_equal(struct shard_reader *reader, const struct metadat
     struct side sides[2] = {{NULL, NULL}, {NULL, NULL}};
     dcp_status status = DCP_OK;
     for (int i = 0; i < 2 && status == DCP_OK; i++) {
-        status = shard_piece_open(reader, entry, pieces[i], region, false, DCP_VERIFY_ALL,
+        status = shard_piece_open(reader, entry, pieces[i], region, false, DCP_VERIFY_ALL, NULL,
                                   &sides[i].piece);
         sides[i].bytes = memory_allocate_array((size_t)elements, (size_t)element);
         if (status == DCP_OK && !sides[i].bytes)

@@ -6,6 +6,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/stream_copy.h"
+#include "storage/shard/read_batch.h"
+
+/* What is visited at a time where it is in memory: it stays in a core's cache until it has been
+ * copied. */
+#define VISIT_SIZE ((size_t)128 << 10)
 
 dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed)
 {
@@ -91,6 +97,52 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
     return crc_piece(checked, position, bytes, size);
 }
 
+/* Passes over bytes in memory, and copies them to `to`, unless that is NULL. */
+static dcp_status pass_over(struct checked_source *checked, uint64_t position,
+                            const unsigned char *bytes, size_t size, unsigned char *to)
+{
+    for (size_t done = 0, step; done < size; done += step) {
+        step = size - done < VISIT_SIZE ? size - done : VISIT_SIZE;
+        RETURN_IF_ERROR(check_piece(checked, position + done, bytes + done, step));
+        if (to)
+            stream_copy(to + done, bytes + done, step);
+    }
+    return DCP_OK;
+}
+
+dcp_status checked_source_pass(struct checked_source *checked, uint64_t position,
+                               const unsigned char *bytes, size_t size)
+{
+    checked->straight_end = position + size;
+    return pass_over(checked, position, bytes, size, NULL);
+}
+
+/* From the batch, if it has all of them. */
+static dcp_status read_straight(struct checked_source *checked, uint64_t position,
+                                unsigned char *bytes, size_t size)
+{
+    const unsigned char *found;
+    RETURN_IF_ERROR(read_batch_find(checked->batch, checked->file, position, size, &found));
+    if (found)
+        return pass_over(checked, position, found, size, bytes);
+    return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked,
+                                 checked->next);
+}
+
+/* The same, without a look at them. */
+static dcp_status get_bytes(struct checked_source *checked, uint64_t position, unsigned char *bytes,
+                            size_t size)
+{
+    const unsigned char *found;
+    RETURN_IF_ERROR(read_batch_find(checked->batch, checked->file, position, size, &found));
+    if (!found) {
+        checked->held_bytes += size;
+        return storage_file_read(&checked->file->file, bytes, size, position);
+    }
+    memcpy(bytes, found, size);
+    return DCP_OK;
+}
+
 /* Reads the blocks from `start` to `end`, unless they are held already. */
 static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, uint64_t end)
 {
@@ -105,8 +157,7 @@ static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, ui
     }
     checked->held_size = 0;
     checked->held_start = start;
-    checked->held_bytes += size;
-    RETURN_IF_ERROR(storage_file_read(&checked->file->file, checked->held, size, start));
+    RETURN_IF_ERROR(get_bytes(checked, start, checked->held, size));
     RETURN_IF_ERROR(check_blocks(checked, start, checked->held, size, end));
     checked->held_size = size;
     return DCP_OK;
@@ -137,7 +188,7 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
     struct shard_file *file = checked->file;
     uint64_t end = position + size;
     uint64_t last = end == file->content_length ? end : end - end % file->block_size;
-    if (last != end && last > position && last - position >= CHECKED_SOURCE_HELD)
+    if (last != end && last > position && last - position >= CHECKED_SOURCE_HELD && !checked->batch)
         shard_file_expect(file, &checked->ending, last,
                           (size_t)(block_end(file, last / file->block_size) - last));
     while (position < end) {
@@ -150,8 +201,7 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
             RETURN_IF_ERROR(progress_part_add(&checked->part, stop - position));
         } else if (position % file->block_size == 0 && position < last) {
             stop = checked->straight_end = last;
-            RETURN_IF_ERROR(shard_file_read_ahead(file, bytes, (size_t)(stop - position), position,
-                                                  check_piece, checked, checked->next));
+            RETURN_IF_ERROR(read_straight(checked, position, bytes, (size_t)(stop - position)));
         } else {
             RETURN_IF_ERROR(hold_range(checked, position, end));
             continue;
@@ -167,8 +217,7 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
     struct checked_source *checked = context;
     uint64_t position = checked->offset + offset;
     if (!checked->widened)
-        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked,
-                                     checked->next);
+        return read_straight(checked, position, bytes, size);
     if (position + size > checked->file->content_length)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "%zu bytes expected at %" PRIu64 ", but the content ends at %" PRIu64,
@@ -197,7 +246,8 @@ static dcp_status hold_checked(void *context, uint64_t offset, size_t size, cons
 static void expect_range(void *context, uint64_t offset, size_t size)
 {
     struct checked_source *checked = context;
-    shard_file_expect(checked->file, &checked->nearby, checked->offset + offset, size);
+    if (!checked->batch)
+        shard_file_expect(checked->file, &checked->nearby, checked->offset + offset, size);
 }
 
 void checked_source_open(struct checked_source *checked, struct shard_file *file, uint64_t offset,

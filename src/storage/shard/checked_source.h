@@ -18,6 +18,7 @@ struct checked_source {
     uint64_t offset;                /* of the part in the file */
     struct progress_part part;      /* is called for bytes that are read */
     const struct shard_range *next; /* what is read after it; NULL: unknown */
+    struct read_batch *batch;       /* NULL, or what may have bytes of it; borrowed */
 
     bool widened;
     struct shard_sums_window sums;
@@ -65,6 +66,9 @@ void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, u
 void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
                                struct shard_parts *parts, size_t part, uint64_t place,
                                uint32_t crc);
+/* Checks whole blocks that are in memory: of the file, from a position on. After widening. */
+dcp_status checked_source_pass(struct checked_source *checked, uint64_t position,
+                               const unsigned char *bytes, size_t size);
 void checked_source_close(struct checked_source *checked);
 
 /* Sets the error of a CRC that differs. offset: of the record in the file. */

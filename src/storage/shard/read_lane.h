@@ -31,7 +31,7 @@ struct read_lane {
     struct storage_queue *queue; /* NULL until it is needed, as the buffers */
     unsigned char *buffers;
     size_t size; /* of all buffers */
-    struct storage_transfer transfers[READ_LANE_SLOTS];
+    struct storage_transfer transfers[STORAGE_QUEUE_DEPTH];
     struct begun_range begun;
     struct read_lane *next; /* of those that are not in use */
 };

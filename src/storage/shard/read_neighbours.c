@@ -13,14 +13,16 @@
  * nothing beside the whole. */
 #define GAP_SIZE      ((uint64_t)512)
 #define GAP_OF_WINDOW 128
-/* Ranks that divide small streams do not do so evenly: one may read 1 / UNEVEN more than others. */
+/* Ranks that divide tensors do not do so evenly: one may read 1 / UNEVEN more than others. */
 #define UNEVEN 4
 
 static bool is_small_stream(const struct metadata_piece *piece)
 {
-    return metadata_is_in_stream(piece) && piece->length <= STORED_ITEM_SMALL;
+    return metadata_is_in_stream(piece) && piece->length <= STORED_ITEM_SMALL &&
+           piece->offset <= INT64_MAX;
 }
 
+/* Whether all of its stream is read. */
 static bool is_small(const struct shard_request *request)
 {
     const struct metadata_piece *piece = request->piece;
@@ -33,14 +35,28 @@ static bool is_small(const struct shard_request *request)
            vain <= VAIN_MOST;
 }
 
-/* Bytes of streams that the requests read as neighbours. */
-static uint64_t count_read(const struct shard_request *requests, size_t count)
+/* Where what is read for a request lies; false: in several places, or it is large, or decompressed
+ * as it is read. */
+static bool find_range(const struct shard_request *request, struct shard_range *range)
 {
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        if (is_small(&requests[i]) && (i == 0 || requests[i].piece != requests[i - 1].piece))
-            bytes += requests[i].piece->length;
-    return bytes;
+    const struct metadata_piece *piece = request->piece;
+    if (piece->zstd && !stored_item_is_whole(request->entry, piece))
+        return false;
+    if (is_small(request) || (piece->zstd && metadata_is_in_stream(piece)))
+        *range = (struct shard_range){.offset = piece->offset, .size = piece->length};
+    else if (!shard_request_range(request, range))
+        return false;
+    return range->size < SHARD_LARGE;
+}
+
+/* Bytes of a tensor's piece, if none of it is so large that it is read ahead by itself. */
+static uint64_t bytes_stored(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    uint64_t bytes;
+    return entry->is_tensor && metadata_is_in_stream(piece) &&
+                   metadata_stream_bytes(entry, piece, &bytes) && bytes < SHARD_LARGE
+               ? bytes
+               : 0;
 }
 
 static uint64_t count_stored(const struct metadata *metadata)
@@ -48,21 +64,28 @@ static uint64_t count_stored(const struct metadata *metadata)
     uint64_t bytes = 0;
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
-        for (size_t k = 0; entry->is_tensor && k < entry->piece_count; k++)
-            bytes += is_small_stream(&entry->pieces[k]) ? entry->pieces[k].length : 0;
+        for (size_t k = 0; k < entry->piece_count; k++)
+            bytes += bytes_stored(entry, &entry->pieces[k]);
     }
     return bytes;
 }
 
-static bool is_direct_demanded(const struct shard_reader *reader)
+static uint64_t count_read(const struct shard_request *requests, size_t count)
 {
-    return reader->io & ~(uint32_t)DCP_IO_BUFFERED;
+    struct shard_range range;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (find_range(&requests[i], &range) &&
+            (i == 0 || requests[i].piece != requests[i - 1].piece))
+            bytes += range.size;
+    return bytes;
 }
 
-/* If each rank reads as many bytes as this one, some are read by several ranks. */
+/* If each rank reads as many bytes as this one, some are read by several ranks: these shall come
+ * into the page cache. */
 static bool are_shared(const struct shard_reader *reader, uint64_t bytes)
 {
-    if (reader->rank_count < 2 || bytes < SHARD_LARGE || is_direct_demanded(reader))
+    if (reader->rank_count < 2 || reader->io & ~(uint32_t)DCP_IO_BUFFERED)
         return false;
     uint64_t share = count_stored(reader->metadata) / reader->rank_count;
     return bytes > share + share / UNEVEN;
@@ -75,24 +98,39 @@ struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
     uint64_t bytes = count_read(requests, count);
     /* Enough runs for all threads to be busy until the end. */
     uint64_t run = bytes / (4 * (uint64_t)thread_count);
-    run = run < SHARD_RUN_MOST ? run : SHARD_RUN_MOST;
+    run = run < READ_BATCH_BYTES ? run : READ_BATCH_BYTES;
     if (reader->how.plain || run < WINDOW_MOST)
         run = WINDOW_MOST;
-    return (struct read_neighbours){.run = run, .shared = are_shared(reader, bytes)};
+    bool batched = !reader->how.plain && bytes >= SHARD_LARGE && !are_shared(reader, bytes);
+    return (struct read_neighbours){.run = run, .batched = batched};
 }
 
-bool read_neighbours_include(const struct read_neighbours *neighbours,
-                             const struct shard_request *first, const struct shard_request *request)
+bool read_neighbours_add(const struct read_neighbours *neighbours,
+                         const struct shard_request *request, struct batch_plan *plan)
 {
-    const struct metadata_piece *from = first->piece, *piece = request->piece;
-    const struct metadata_piece *before = request[-1].piece;
-    if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
-        before->offset < from->offset || piece->offset < before->offset ||
-        piece->offset - from->offset > neighbours->run - STORED_ITEM_SMALL)
+    struct shard_range range;
+    bool first = plan->count == 0;
+    uint32_t file = request->piece->file;
+    if (!find_range(request, &range) ||
+        (!first && (plan->ranges[0].file != file || range.offset < plan->ranges[0].start ||
+                    range.size > neighbours->run || plan->bytes > neighbours->run - range.size)))
         return false;
-    uint64_t end = before->offset + before->length, way = piece->offset - from->offset,
-             gap = piece->offset > end ? piece->offset - end : 0;
-    return gap <= GAP_SIZE || gap <= (way < WINDOW_MOST ? way : WINDOW_MOST) / GAP_OF_WINDOW;
+    return batch_plan_add(plan, file, range.offset, range.size);
+}
+
+/* Of streams that the footer lists, what is around the elements is not read. */
+void read_neighbours_plan(const struct shard_file *file, const struct shard_request *requests,
+                          size_t count, struct batch_plan *plan)
+{
+    struct shard_range range;
+    *plan = (struct batch_plan){0};
+    for (size_t i = 0; i < count; i++) {
+        if (!find_range(&requests[i], &range))
+            continue;
+        if (file->footer == FOOTER_GOOD && !is_small(&requests[i]))
+            shard_request_lay_out(&requests[i], &range);
+        batch_plan_add(plan, requests[i].piece->file, range.offset, range.size);
+    }
 }
 
 static uint64_t end_of(const struct shard_request *request)
@@ -100,14 +138,38 @@ static uint64_t end_of(const struct shard_request *request)
     return request->piece->offset + request->piece->length;
 }
 
+/* Whether a small stream is read with those from `first` to the one before it. */
+static bool is_in_window(const struct shard_request *first, const struct shard_request *request)
+{
+    uint64_t start = first->piece->offset, before = end_of(request - 1);
+    uint64_t offset = request->piece->offset;
+    if (!is_small(request) || offset < request[-1].piece->offset ||
+        end_of(request) - start > WINDOW_MOST)
+        return false;
+    uint64_t gap = offset > before ? offset - before : 0;
+    return gap <= GAP_SIZE || gap <= (offset - start) / GAP_OF_WINDOW;
+}
+
+/* How many requests are read at once, and up to where; 0: the first one is read by itself. */
+static size_t count_window(const struct shard_request *requests, size_t count, uint64_t *end)
+{
+    size_t taken = 1;
+    if (!is_small(requests))
+        return 0;
+    *end = end_of(requests);
+    for (; taken < count && is_in_window(requests, &requests[taken]); taken++)
+        *end = end_of(&requests[taken]) > *end ? end_of(&requests[taken]) : *end;
+    return taken;
+}
+
 static dcp_status read_window(struct shard_reader *reader, const struct shard_request *requests,
                               size_t count, uint64_t end, dcp_verification verification,
-                              const struct shard_range *next)
+                              struct read_batch *batch)
 {
     const struct metadata_piece *first = requests[0].piece;
     struct read_window window;
     RETURN_IF_ERROR(
-        read_window_open(&window, reader, first->file, first->offset, end, verification, next));
+        read_window_open(&window, reader, first->file, first->offset, end, verification, batch));
     dcp_status status = DCP_OK;
     for (size_t i = 0; status == DCP_OK && i < count; i++)
         status = shard_read_one(reader, &requests[i], verification, &window, NULL);
@@ -115,51 +177,17 @@ static dcp_status read_window(struct shard_reader *reader, const struct shard_re
     return status;
 }
 
-bool read_neighbours_range(const struct read_neighbours *neighbours,
-                           const struct shard_request *requests, size_t count,
-                           struct shard_range *range)
+dcp_status read_neighbours(struct shard_reader *reader, const struct shard_request *requests,
+                           size_t count, dcp_verification verification, struct read_batch *batch)
 {
-    uint64_t start = requests[0].piece->offset;
-    *range = (struct shard_range){.offset = start, .size = end_of(&requests[count - 1]) - start};
-    return !neighbours->shared && range->size >= SHARD_RUN_MOST / 2;
-}
-
-/* What the page cache has, or shall have for other ranks, is read in windows that stay in a core's
- * cache. */
-static dcp_status choose_window(struct shard_reader *reader,
-                                const struct read_neighbours *neighbours,
-                                const struct shard_request *requests, size_t count,
-                                dcp_verification verification, uint64_t *most)
-{
-    const uint32_t index = requests[0].piece->file;
-    struct cached_group group = {.start = UINT64_MAX};
-    struct shard_range range;
-    *most = WINDOW_MOST;
-    if (!read_neighbours_range(neighbours, requests, count, &range))
-        return DCP_OK;
-    RETURN_IF_ERROR(shard_file_acquire(reader, index, verification, &range.file));
-    if (is_direct_demanded(reader) || !shard_file_is_cached(range.file, &group, range.offset))
-        *most = SHARD_RUN_MOST;
-    shard_file_release(reader, range.file);
-    return DCP_OK;
-}
-
-dcp_status read_neighbours(struct shard_reader *reader, const struct read_neighbours *neighbours,
-                           const struct shard_request *requests, size_t count,
-                           dcp_verification verification, const struct shard_range *next)
-{
-    uint64_t most;
-    RETURN_IF_ERROR(choose_window(reader, neighbours, requests, count, verification, &most));
     for (size_t i = 0, taken; i < count; i += taken) {
-        uint64_t start = requests[i].piece->offset, end = start;
-        for (taken = 0; i + taken < count; taken++) {
-            uint64_t stop = end_of(&requests[i + taken]);
-            if (taken > 0 && stop - start > most)
-                break;
-            end = stop > end ? stop : end;
-        }
-        RETURN_IF_ERROR(read_window(reader, &requests[i], taken, end, verification,
-                                    i + taken == count ? next : NULL));
+        uint64_t end = requests[i].piece->offset; /* nothing at once */
+        size_t together = count_window(&requests[i], count - i, &end);
+        taken = together > 0 ? together : 1;
+        if (together > 1 || batch)
+            RETURN_IF_ERROR(read_window(reader, &requests[i], taken, end, verification, batch));
+        else
+            RETURN_IF_ERROR(shard_read_one(reader, &requests[i], verification, NULL, NULL));
     }
     return DCP_OK;
 }

@@ -1,33 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small streams that lie next to each other in a file: they are read at once, in windows. */
+/* Requests for what lies near each other in a file, which one thread reads in succession: around
+ * the page cache in a batch where that lacks them. Small streams are read at once, in windows. */
 #ifndef STORAGE_SHARD_READ_NEIGHBOURS_H
 #define STORAGE_SHARD_READ_NEIGHBOURS_H
 
+#include "storage/shard/read_batch.h"
 #include "storage/shard/shard_request.h"
 
 /* How those of a list of requests are read. */
 struct read_neighbours {
     uint64_t run; /* bytes that one thread reads, at most */
-    bool shared;  /* other ranks probably read some of them as well */
+    bool batched; /* what the page cache lacks is read around it */
 };
 
 /* The requests are in the order of their files, and in these of their offsets. */
 struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
                                               const struct shard_request *requests, size_t count,
                                               size_t thread_count);
-/* Whether the thread that reads the requests from `first` to the one before this one reads this one
- * as well. */
-bool read_neighbours_include(const struct read_neighbours *neighbours,
-                             const struct shard_request *first,
-                             const struct shard_request *request);
-/* Where requests that include each other lie in their file, if they are read at once; false: a part
- * at a time. */
-bool read_neighbours_range(const struct read_neighbours *neighbours,
-                           const struct shard_request *requests, size_t count,
-                           struct shard_range *range);
-/* Reads such requests. next: as in shard_file_read_ahead(). */
-dcp_status read_neighbours(struct shard_reader *reader, const struct read_neighbours *neighbours,
-                           const struct shard_request *requests, size_t count,
-                           dcp_verification verification, const struct shard_range *next);
+/* Adds a request to those that one thread reads, or is the first of them; false: it is none of
+ * them. plan: of those; it begins as zeros. */
+bool read_neighbours_add(const struct read_neighbours *neighbours,
+                         const struct shard_request *request, struct batch_plan *plan);
+/* The plan of such requests, now that their file is open. */
+void read_neighbours_plan(const struct shard_file *file, const struct shard_request *requests,
+                          size_t count, struct batch_plan *plan);
+/* Reads them. batch: NULL, or what has begun of them. */
+dcp_status read_neighbours(struct shard_reader *reader, const struct shard_request *requests,
+                           size_t count, dcp_verification verification, struct read_batch *batch);
 
 #endif

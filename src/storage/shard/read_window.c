@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "storage/shard/checked_source.h"
+#include "storage/shard/read_batch.h"
 
 /* Memory of windows, in large pages if there is so much of it. */
 struct window_room {
@@ -53,7 +54,6 @@ static dcp_status take_room(struct read_window *window)
     }
     if (!room || room->capacity < window->size)
         return error_no_memory(window->size, "neighbouring items");
-    window->bytes = room->bytes;
     return DCP_OK;
 }
 
@@ -81,15 +81,30 @@ static void widen(struct read_window *window)
     window->size = (size_t)(end - window->start);
 }
 
+/* Has the bytes in the batch, or reads them. checked: NULL, or what checks them. */
+static dcp_status get_bytes(struct read_window *window, struct checked_source *checked,
+                            const struct byte_source *source)
+{
+    RETURN_IF_ERROR(
+        read_batch_find(window->batch, window->file, window->start, window->size, &window->bytes));
+    if (window->bytes)
+        return checked ? checked_source_pass(checked, window->start, window->bytes, window->size)
+                       : DCP_OK;
+    RETURN_IF_ERROR(take_room(window));
+    window->bytes = window->room->bytes;
+    return checked
+               ? byte_source_read(source, window->start, window->room->bytes, window->size)
+               : shard_file_read(window->file, window->room->bytes, window->size, window->start);
+}
+
 /* A damaged block is reported by the pieces in it, each for its own bytes. */
-static dcp_status read_blocks(struct read_window *window, const struct shard_range *next)
+static dcp_status read_blocks(struct read_window *window)
 {
     struct checked_source checked;
     struct byte_source source;
     checked_source_open(&checked, window->file, 0, window->file->content_length, &source);
     checked_source_widen(&checked, &source);
-    checked.next = next;
-    dcp_status status = byte_source_read(&source, window->start, window->bytes, window->size);
+    dcp_status status = get_bytes(window, &checked, &source);
     checked_source_close(&checked);
     if (status != DCP_ERR_CHECKSUM)
         return status;
@@ -98,22 +113,19 @@ static dcp_status read_blocks(struct read_window *window, const struct shard_ran
     return DCP_OK;
 }
 
-static dcp_status read_window(struct read_window *window, bool by_blocks,
-                              const struct shard_range *next)
+static dcp_status read_window(struct read_window *window, bool by_blocks)
 {
-    RETURN_IF_ERROR(take_room(window));
     if (by_blocks)
-        return read_blocks(window, next);
-    return window->size == 0
-               ? DCP_OK
-               : shard_file_read(window->file, window->bytes, window->size, window->start);
+        return read_blocks(window);
+    return window->size == 0 ? DCP_OK : get_bytes(window, NULL, NULL);
 }
 
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
                             uint64_t start, uint64_t end, dcp_verification verification,
-                            const struct shard_range *next)
+                            struct read_batch *batch)
 {
-    *window = (struct read_window){.reader = reader, .start = start, .size = (size_t)(end - start)};
+    *window = (struct read_window){
+        .reader = reader, .batch = batch, .start = start, .size = (size_t)(end - start)};
     RETURN_IF_ERROR(shard_file_acquire(reader, file, verification, &window->file));
     /* Pieces that reach beyond their file are reported one by one. */
     if (window->file->content_length < end)
@@ -122,7 +134,7 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
     bool by_blocks = window->trusted && verification != DCP_VERIFY_NONE;
     if (by_blocks)
         widen(window);
-    dcp_status status = read_window(window, by_blocks, next);
+    dcp_status status = read_window(window, by_blocks);
     if (status != DCP_OK)
         read_window_close(window);
     return status;

@@ -178,10 +178,13 @@ static dcp_status piece_open(struct shard_reader *reader, const struct metadata_
 
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
                             const struct metadata_piece *piece, struct box region, bool partly,
-                            dcp_verification verification, struct shard_piece **opened)
+                            dcp_verification verification, struct read_batch *batch,
+                            struct shard_piece **opened)
 {
     const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct read_window window = {.reader = reader, .batch = batch};
     const struct piece_reading reading = {.region = region,
+                                          .window = batch ? &window : NULL,
                                           .extent = partly                      ? EXTENT_PART
                                                     : box_equal(stored, region) ? EXTENT_WHOLE
                                                                                 : EXTENT_REGION};
@@ -190,16 +193,23 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
 
 dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
                                  const struct metadata_piece *piece, int64_t from, int64_t end,
-                                 dcp_verification verification, struct shard_part_sum *sum,
-                                 struct shard_piece **opened)
+                                 dcp_verification verification, struct read_batch *batch,
+                                 struct shard_part_sum *sum, struct shard_piece **opened)
 {
+    const struct read_window window = {.reader = reader, .batch = batch};
     const struct piece_reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
+                                          .window = batch ? &window : NULL,
                                           .extent = EXTENT_PART,
                                           .sum = sum,
                                           .from = from,
                                           .end = end};
     *sum = (struct shard_part_sum){0};
     return piece_open(reader, entry, piece, &reading, verification, opened);
+}
+
+void shard_piece_use(struct shard_piece *opened, struct read_batch *batch)
+{
+    opened->item.checked.batch = batch;
 }
 
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements)

@@ -100,7 +100,7 @@ dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_reque
     dcp_status status = DCP_OK;
     if (!opened)
         status = shard_piece_open(reader, request->entry, request->piece, request->region, false,
-                                  verification, &opened);
+                                  verification, NULL, &opened);
     if (status == DCP_OK)
         status = shard_piece_fill(opened, request);
     /* Of all reads, the first one sees to it that the stream is right, or the last. */

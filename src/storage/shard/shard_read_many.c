@@ -22,7 +22,10 @@
 struct read_task {
     size_t first;
     size_t count;
-    bool together;             /* they are of one piece */
+    bool neighbours;
+    bool together; /* they are of one piece */
+    bool begun;    /* its batch has, if it takes one */
+    struct read_batch *batch;
     struct shard_parts *parts; /* NULL: all of the one */
     size_t part;
 };
@@ -70,6 +73,17 @@ static dcp_status add_parts(struct read_tasks *tasks, size_t request, size_t par
     return DCP_OK;
 }
 
+/* A task that begins with a request. plan: of its neighbours, which may follow. */
+static struct read_task first_task(const struct read_tasks *tasks, size_t index,
+                                   struct batch_plan *plan)
+{
+    *plan = (struct batch_plan){0};
+    return (struct read_task){
+        .first = index,
+        .count = 1,
+        .neighbours = read_neighbours_add(&tasks->neighbours, &tasks->requests[index], plan)};
+}
+
 static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thread_count)
 {
     size_t most = count;
@@ -78,22 +92,23 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
     struct read_task *list = memory_allocate_array(most, sizeof *list);
     if (!list)
         return error_no_memory(most * sizeof *list, "a list of reads");
+    struct batch_plan plan = {0};
     tasks->tasks = list;
     tasks->neighbours =
         read_neighbours_choose(tasks->reader, tasks->requests, count, tasks->thread_count);
     for (size_t i = 0; i < count; i++) {
+        const struct shard_request *request = &tasks->requests[i];
         struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
-        size_t parts = choose_parts(&tasks->requests[i], thread_count);
+        size_t parts = choose_parts(request, thread_count);
         if (parts > 1)
             RETURN_IF_ERROR(add_parts(tasks, i, parts));
-        else if (last && is_of_same_piece(&tasks->requests[i]))
+        else if (last && is_of_same_piece(request))
             last->together = ++last->count > 1;
-        else if (last && !last->parts && !last->together &&
-                 read_neighbours_include(&tasks->neighbours, &tasks->requests[last->first],
-                                         &tasks->requests[i]))
+        else if (last && last->neighbours &&
+                 read_neighbours_add(&tasks->neighbours, request, &plan))
             last->count++;
         else
-            list[tasks->count++] = (struct read_task){.first = i, .count = 1};
+            list[tasks->count++] = first_task(tasks, i, &plan);
     }
     return DCP_OK;
 }
@@ -138,11 +153,8 @@ static bool find_range(const struct read_tasks *tasks, const struct read_task *t
                        struct shard_range *range)
 {
     struct box_storage slab;
-    if (task->together)
+    if (task->together || task->neighbours)
         return false;
-    if (task->count > 1)
-        return read_neighbours_range(&tasks->neighbours, &tasks->requests[task->first], task->count,
-                                     range);
     const struct shard_request request = request_of(tasks, task, &slab);
     return shard_request_range(&request, range) && range->size >= NEXT_SIZE;
 }
@@ -170,18 +182,42 @@ static dcp_status foresee_file(const struct read_tasks *tasks, size_t index)
     return blame_early(tasks, then, shard_file_foresee(tasks->reader, file_of(tasks, then)));
 }
 
-/* Announces what this thread reads next, or probably next. range: that, if it is large, with its
- * file, in use; else its file is NULL. None is opened for a guess. */
+/* Begins to read what the page cache lacks of a task's neighbours. */
+static void begin_batch(const struct read_tasks *tasks, struct read_task *task)
+{
+    const struct shard_request *first = &tasks->requests[task->first];
+    struct shard_file *file;
+    struct batch_plan plan;
+    if (task->begun || !task->neighbours || !tasks->neighbours.batched)
+        return;
+    task->begun = true;
+    if (shard_file_acquire(tasks->reader, first->piece->file, tasks->verification, &file) !=
+        DCP_OK) {
+        error_clear(); /* it goes wrong again */
+        return;
+    }
+    read_neighbours_plan(file, first, task->count, &plan);
+    task->batch = read_batch_begin(tasks->reader, &plan, tasks->verification);
+    shard_file_release(tasks->reader, file);
+}
+
+/* Announces what this thread reads next, or probably next. range: that, if it is large and follows
+ * what is, with its file, in use; else its file is NULL. None is opened for a guess. */
 static dcp_status prepare_next(const struct read_tasks *tasks, size_t index,
                                struct thread_turn *turn, struct shard_range *range)
 {
     bool large = find_range(tasks, &tasks->tasks[index], range);
-    size_t taken = large ? thread_turn_take_next(turn) : tasks->count;
+    bool ahead = large || tasks->tasks[index].batch;
+    size_t taken = ahead ? thread_turn_take_next(turn) : tasks->count;
     size_t next = taken < tasks->count ? taken : index + tasks->thread_count;
     *range = (struct shard_range){.file = NULL};
     if (next >= tasks->count)
         return DCP_OK;
-    bool follows = taken < tasks->count && find_range(tasks, &tasks->tasks[next], range);
+    if (taken < tasks->count && tasks->tasks[next].neighbours) {
+        begin_batch(tasks, &tasks->tasks[next]);
+        return DCP_OK;
+    }
+    bool follows = large && taken < tasks->count && find_range(tasks, &tasks->tasks[next], range);
     if (!follows && file_of(tasks, next) != file_of(tasks, index))
         return DCP_OK;
     struct shard_file *file;
@@ -197,17 +233,24 @@ static dcp_status prepare_next(const struct read_tasks *tasks, size_t index,
     return DCP_OK;
 }
 
+static void end_batch(struct read_task *task)
+{
+    read_batch_end(task->batch);
+    task->batch = NULL;
+}
+
 static dcp_status run_task(void *context, size_t index, struct thread_turn *turn)
 {
     struct read_tasks *tasks = context;
-    const struct read_task *task = &tasks->tasks[index];
+    struct read_task *task = &tasks->tasks[index];
     struct box_storage slab;
     const struct shard_request first = request_of(tasks, task, &slab);
-    const struct shard_request *requests = task->count > 1 ? &tasks->requests[task->first] : &first;
+    const struct shard_request *requests = task->parts ? &first : &tasks->requests[task->first];
     struct shard_range range = {.file = NULL};
     dcp_status status;
     if (!tasks->reader->how.plain) {
         RETURN_IF_ERROR(foresee_file(tasks, index));
+        begin_batch(tasks, task);
         RETURN_IF_ERROR(prepare_next(tasks, index, turn, &range));
     }
     const struct shard_range *then = range.file ? &range : NULL;
@@ -216,13 +259,14 @@ static dcp_status run_task(void *context, size_t index, struct thread_turn *turn
                                     task->part, then);
     else if (task->together)
         status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
-    else if (task->count > 1)
-        status = read_neighbours(tasks->reader, &tasks->neighbours, requests, task->count,
-                                 tasks->verification, then);
+    else if (task->neighbours)
+        status =
+            read_neighbours(tasks->reader, requests, task->count, tasks->verification, task->batch);
     else
         status = shard_read_one(tasks->reader, requests, tasks->verification, NULL, then);
     if (range.file)
         shard_file_release(tasks->reader, range.file);
+    end_batch(task);
     if (status == DCP_OK)
         atomic_fetch_add_explicit(&tasks->moved, moved_bytes(requests, task->count),
                                   memory_order_relaxed);
@@ -242,6 +286,7 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
         status = thread_run_turns(tasks.count, thread_count, run_task, &tasks);
     shard_reader_settle(reader);
     for (size_t i = 0; i < tasks.count; i++) {
+        end_batch(&tasks.tasks[i]); /* that failed before its turn */
         if (tasks.tasks[i].parts && tasks.tasks[i].part == 0)
             shard_parts_free(tasks.tasks[i].parts);
     }

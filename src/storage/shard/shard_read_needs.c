@@ -182,11 +182,13 @@ static uint64_t thread_memory(const struct shard_read_needs *needs,
     uint64_t buffers = (needs->device ? 4u : 1u) + (needs->passing ? 1u : 0u);
     uint64_t memory = ITEM_SIZE + how->buffer_bytes * buffers;
     memory += needs->block + needs->item;
-    memory += read_window_memory(how->plain ? SHARD_WINDOW_MOST : SHARD_RUN_MOST);
+    memory += read_window_memory(SHARD_WINDOW_MOST);
     if (how->plain)
         return memory;
     size_t input = needs->passing ? stored_item_input(needs->io, needs->request) : 0;
-    return memory + shard_read_ahead_memory(needs->io) + (input > DECOMPRESSED_INPUT ? input : 0);
+    /* Of what is read, and of what is read next. */
+    return memory + 2 * shard_read_ahead_memory(needs->io) +
+           (input > DECOMPRESSED_INPUT ? input : 0);
 }
 
 uint64_t shard_read_needs_memory(const struct shard_read_needs *needs,

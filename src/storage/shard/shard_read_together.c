@@ -82,7 +82,8 @@ dcp_status shard_read_together(struct shard_reader *reader, const struct shard_r
     const struct metadata_piece *piece = requests[0].piece;
     const struct box whole = {entry->ndim, piece->offsets, piece->sizes};
     struct shard_piece *opened = NULL;
-    dcp_status status = shard_piece_open(reader, entry, piece, whole, false, verification, &opened);
+    dcp_status status =
+        shard_piece_open(reader, entry, piece, whole, false, verification, NULL, &opened);
     bool flows = status == DCP_OK && shard_piece_flows(opened);
     if (flows)
         status = read_flowing(reader, opened, requests, count);

@@ -156,11 +156,14 @@ void shard_reader_check_last(struct shard_reader *reader);
 /* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
  * each other had been read at once. For one thread. Tells no progress. */
 struct shard_piece;
-/* region: what will be read, in parts that follow each other row-major. partly: not all of it, so
- * that blocks at the ends are read whole to be checked. */
+struct read_batch; /* read_batch.h */
+/* batch: NULL, or what has been read ahead, until another one is used. region: what will be read,
+ * in parts that follow each other row-major. partly: not all of it, so that blocks at the ends are
+ * read whole to be checked. */
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
                             const struct metadata_piece *piece, struct box region, bool partly,
-                            dcp_verification verification, struct shard_piece **opened);
+                            dcp_verification verification, struct read_batch *batch,
+                            struct shard_piece **opened);
 /* The checksum of a part of a record; other ranks read the other parts. */
 struct shard_part_sum {
     bool known; /* false: the part was checked separately, or has no checksum */
@@ -173,8 +176,10 @@ struct shard_part_sum {
  * sum is known, if the record's checksum is all that there is. */
 dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
                                  const struct metadata_piece *piece, int64_t from, int64_t end,
-                                 dcp_verification verification, struct shard_part_sum *sum,
-                                 struct shard_piece **opened);
+                                 dcp_verification verification, struct read_batch *batch,
+                                 struct shard_part_sum *sum, struct shard_piece **opened);
+/* From now on bytes come from this batch, as far as it has them; NULL: none. */
+void shard_piece_use(struct shard_piece *opened, struct read_batch *batch);
 /* Combines the checksums of all parts of a record, in order, and compares the result with that of
  * the record. */
 dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/shard/shard_request.h"
 
+#include "base/error.h"
+#include "format/streams/stream.h"
 #include "state/copy.h"
 
 /* Regions from here on are read in parts, of so much at least. */
@@ -65,6 +67,19 @@ bool shard_request_range(const struct shard_request *request, struct shard_range
         first += (uint64_t)(region.offsets[i] - piece->offsets[i]) * (uint64_t)strides[i] * size;
     *range = (struct shard_range){.offset = first, .size = shard_request_bytes(request) + around};
     return copy_is_dense(region.ndim, region.sizes, strides);
+}
+
+void shard_request_lay_out(const struct shard_request *request, struct shard_range *range)
+{
+    const struct metadata_entry *entry = request->entry;
+    const struct metadata_piece *piece = request->piece;
+    struct stream_layout layout;
+    if (piece->encoding != PIECE_STREAM || piece->zstd ||
+        stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout) != DCP_OK ||
+        layout.length != piece->length)
+        return;
+    range->offset += layout.data_offset;
+    range->size = shard_request_bytes(request);
 }
 
 bool shard_span_range(const struct metadata_entry *entry, const struct metadata_piece *piece,

@@ -6,27 +6,28 @@
 #include "state/box.h"
 #include "storage/shard/shard_file.h"
 
+struct read_batch;
+
 /* Neighbours up to so much together are read at once. */
 #define SHARD_WINDOW_MOST ((uint64_t)256 << 10)
-/* And so much where the page cache does not have them: then they are read around it. */
-#define SHARD_RUN_MOST ((uint64_t)8 << 20)
 
-/* A range of a file that has been read for several pieces in it. */
+/* What has been read of a file for several pieces. */
 struct read_window {
     struct shard_reader *reader;
-    struct shard_file *file;
-    uint64_t start;
+    struct shard_file *file;  /* NULL: nothing but the batch, of any files */
+    struct read_batch *batch; /* NULL, or what is read ahead of the pieces */
+    uint64_t start;           /* a range that has been read, and checked; it may be empty */
     size_t size;
-    struct window_room *room;
-    unsigned char *bytes; /* in the room */
+    struct window_room *room;   /* NULL: it is in the batch */
+    const unsigned char *bytes; /* of the range */
     bool trusted; /* of a file with a good footer: its blocks were checked, unless nothing is */
     struct shard_tally tally; /* of its pieces: threads that count each would wait for each other */
 };
 
-/* next: as in shard_file_read_ahead(). */
+/* batch: borrowed; may be NULL. */
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
                             uint64_t start, uint64_t end, dcp_verification verification,
-                            const struct shard_range *next);
+                            struct read_batch *batch);
 /* Adds its tally to the figures. Leaves its memory for the next one: the pages of new memory cost
  * as much as the reading. */
 void read_window_close(struct read_window *window);
@@ -59,6 +60,8 @@ uint64_t shard_request_bytes(const struct shard_request *request);
 /* Where these lie in the file, with what is around the elements in their stream, since it is not
  * known which part of that comes first; false: not in one place, or compressed. */
 bool shard_request_range(const struct shard_request *request, struct shard_range *range);
+/* Makes the range that of the elements, if the stream has the size of one of ours. */
+void shard_request_lay_out(const struct shard_request *request, struct shard_range *range);
 /* The same of elements from to end - 1 of a piece. */
 bool shard_span_range(const struct metadata_entry *entry, const struct metadata_piece *piece,
                       int64_t from, int64_t end, struct shard_range *range);

@@ -140,7 +140,7 @@ static dcp_status acquire_file(struct stored_item *item, dcp_verification verifi
                                const struct read_window *window)
 {
     struct shard_file *file;
-    item->borrowed = window && window->file->index == item->piece->file;
+    item->borrowed = window && window->file && window->file->index == item->piece->file;
     if (item->borrowed)
         file = window->file;
     else
@@ -182,6 +182,8 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
     if (status == DCP_OK)
         checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
                             is_stream ? piece->length : shard_file_size(item->file), &item->source);
+    if (status == DCP_OK && window)
+        item->checked.batch = window->batch;
     return status;
 }
 
