@@ -202,7 +202,7 @@ void check_shared(const struct load_share *share, const struct stored *stored,
 }
 
 const struct share_rules small_rules = {
-    .cut_size = 64, .receive_bytes = 1200, .largest_window = 1024};
+    .cut_size = 64, .striped_size = 64, .receive_bytes = 1200, .largest_window = 1024};
 
 void make_wishes(struct wishes *wishes, const struct stored *stored, uint32_t ranks, uint64_t *seed)
 {
@@ -242,6 +242,7 @@ void fill_loads(const struct load_share *share, const struct stored *stored,
 }
 
 const struct share_rules large_rules = {.cut_size = (uint64_t)4 << 20,
+                                        .striped_size = (uint64_t)4 << 20,
                                         .receive_bytes = (size_t)8 << 20,
                                         .largest_window = (size_t)4 << 20};
 

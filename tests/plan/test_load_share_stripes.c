@@ -122,7 +122,7 @@ static void other_pieces_are_not_striped(void **state)
     for (int way = 0; way < 4; way++) {
         rules = striping(large_rules);
         rules.long_run = way == 0 ? 0 : way == 1 ? 16 : rules.long_run;
-        rules.cut_size = way == 2 ? (uint64_t)1 << 30 : rules.cut_size;
+        rules.striped_size = way == 2 ? (uint64_t)1 << 30 : rules.striped_size;
         if (way == 3) {
             memset(wishes, 0, RANKS_MOST * sizeof *wishes);
             wish_columns(wishes, &stored, 0, 4, -1);

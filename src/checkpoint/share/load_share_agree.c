@@ -12,6 +12,8 @@
 
 /* The smallest part of a region that several ranks read: a multiple of blocks with checksums. */
 #define CUT_SIZE ((uint64_t)1 << 20)
+/* Pieces from here on are worth being read around the page cache by one rank for others. */
+#define SHARED_SIZE ((uint64_t)64 << 10)
 
 /* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
@@ -247,6 +249,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
         .blocks = kind == SHARE_TENSORS && sharing->options->verification != DCP_VERIFY_NONE &&
                   has_blocks(sharing),
         .cut_size = CUT_SIZE,
+        .striped_size = SHARED_SIZE,
         .long_run = costs->storage_is_shared && !holders ? SHARD_LARGE : 0,
         .receive_bytes = EXCHANGE_RECEIVE_BYTES,
         .largest_window = EXCHANGE_LOT_BYTES,
@@ -371,14 +374,14 @@ static bool sees_files(const struct load_sharing *sharing)
     return true;
 }
 
-/* Looks at the first large tensor: files of one save are alike. */
+/* Looks at the first tensor that is not small: files of one save are alike. */
 static bool bypasses_cache(const struct load_sharing *sharing)
 {
     for (size_t i = 0; i < sharing->plan->count; i++) {
         const struct metadata_entry *entry =
             &sharing->metadata->entries[sharing->plan->items[i].entry];
         const struct metadata_piece *piece = &entry->pieces[sharing->plan->items[i].piece];
-        if (entry->is_tensor && metadata_is_in_stream(piece) && piece->length >= SHARD_LARGE)
+        if (entry->is_tensor && metadata_is_in_stream(piece) && piece->length >= SHARED_SIZE)
             return shard_reader_bypasses_cache(sharing->reader, piece->file, piece->offset);
     }
     return false;

@@ -7,6 +7,7 @@
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/load_sums.h"
+#include "checkpoint/share/share_ahead.h"
 #include "state/box.h"
 
 /* A stripe of the piece that is open, from which the runs in it are copied. */
@@ -25,6 +26,7 @@ struct stored_runs {
     uint64_t bytes;              /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
     struct held_stripe stripe;
+    struct share_ahead ahead;
     struct load_sums sums;
     struct loaded_objects *objects;
 };
@@ -98,16 +100,21 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, run, &piece);
     dcp_verification verification = sharing->options->verification;
-    if (is_open_for(runs, run))
+    if (!is_open_for(runs, run))
+        RETURN_IF_ERROR(end_piece(runs));
+    share_ahead_move(&runs->ahead, run);
+    if (runs->piece) {
+        shard_piece_use(runs->piece, runs->ahead.batch);
         return DCP_OK;
-    RETURN_IF_ERROR(end_piece(runs));
+    }
     runs->run = run;
     if (load_sums_expect(&runs->sums, run))
         return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
-                                     verification, load_sums_next(&runs->sums), &runs->piece);
+                                     verification, runs->ahead.batch, load_sums_next(&runs->sums),
+                                     &runs->piece);
     struct box box = region->striped ? share_piece_box(entry, region->piece) : region->box;
     return shard_piece_open(sharing->reader, entry, piece, box, is_cut(runs, run), verification,
-                            &runs->piece);
+                            runs->ahead.batch, &runs->piece);
 }
 
 /* Announces the stripe that this rank reads after the one that a run lies in. */
@@ -247,7 +254,8 @@ uint64_t load_share_memory(const struct load_sharing *sharing, const struct load
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
                               uint64_t *moved, uint64_t *received)
 {
-    struct stored_runs runs = {.sharing = sharing, .share = share};
+    struct stored_runs runs = {
+        .sharing = sharing, .share = share, .ahead = {.sharing = sharing, .share = share}};
     const struct load_exchange exchange = exchange_of_tensors(&runs);
     if (share->run_count == 0)
         return DCP_OK;
@@ -256,6 +264,7 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
     if (status == DCP_OK)
         status = load_sums_compare(&runs.sums);
     shard_piece_close(runs.piece);
+    share_ahead_end(&runs.ahead);
     memory_release(runs.stripe.bytes);
     load_sums_free(&runs.sums);
     return status;

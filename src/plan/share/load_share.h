@@ -97,6 +97,7 @@ struct share_rules {
     dcp_verification verification;
     bool blocks;           /* files carry checksums of blocks, as far as is known */
     uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
+    uint64_t striped_size; /* bytes of the smallest piece that is read in stripes */
     uint64_t long_run;     /* consecutive bytes that a rank may well read by itself; ranks that want
                             * all of a piece in shorter runs read it in stripes. 0: they do not */
     size_t receive_bytes;  /* memory of each rank for what it receives at once */
