@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pieces that ranks divide by columns are read in stripes, which are sent to each rank in part. */
+/* Pieces that ranks divide by columns are read in stripes, which are sent to each rank in part;
+ * small pieces in lots. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,12 +154,101 @@ static void other_pieces_are_not_striped(void **state)
     free(wishes);
 }
 
+/* Pieces that lie next to each other in two files. */
+static void place_in_lots(struct stored *stored)
+{
+    for (int e = 0; e < ENTRIES; e++)
+        for (int p = 0; p < PIECES; p++)
+            stored->pieces[e][p].offset = (uint64_t)e * 10;
+}
+
+static uint32_t file_of(const struct load_share *share, const struct stored *stored, size_t run)
+{
+    const struct share_region *region = &share->regions[share->runs[run].region];
+    return stored->pieces[region->entry][region->piece].file;
+}
+
+/* What is in one lot of a file is read by one rank; what is far from it, or large, need not be. */
+static void a_lot_is_read_by_one_rank(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules = small_rules;
+    rules.cut_size = 1 << 20;
+    stored_init(&stored, ROWS, COLUMNS);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t e = 0; e < ENTRIES; e++)
+            wish(&wishes[r], &stored, e, (int64_t[]){0, 0}, stored.shape);
+    for (int way = 0; way < 4; way++) { /* in lots; far from each other, large, or none */
+        struct load_share result;
+        uint32_t readers[2] = {0};
+        stored_init(&stored, ROWS, COLUMNS);
+        if (way != 1)
+            place_in_lots(&stored);
+        for (int e = 0; e < ENTRIES && way == 2; e++)
+            stored.pieces[e][0].length = stored.pieces[e][1].length = SHARE_LOT_PIECE;
+        rules.lot = way == 3 ? 0 : (uint64_t)1 << 19;
+        assert_int_equal(share(&stored, wishes, 2, &rules, &result), DCP_OK);
+        assert_int_equal(result.lot > 0, way != 3);
+        for (size_t i = 0; i < result.run_count; i++)
+            readers[file_of(&result, &stored, i)] |= 1u << result.runs[i].reader;
+        assert_int_equal(readers[0] + readers[1], way == 0 ? 1 + 2 : 3 + 3);
+        for (uint32_t r = 0; r < 2; r++)
+            check_rank(&result, &stored, &wishes[r], r);
+        load_share_free(&result);
+    }
+    free(wishes);
+}
+
+/* How often a reader turns from one set of ranks to another. */
+static size_t count_turns(const struct load_share *share, uint32_t reader)
+{
+    size_t turns = 0;
+    uint32_t at = share->first[reader];
+    for (; at < share->run_count && share->next[at] < share->run_count; at = share->next[at])
+        turns += share->regions[share->runs[at].region].set !=
+                 share->regions[share->runs[share->next[at]].region].set;
+    return turns;
+}
+
+/* Columns of small pieces: of all in a lot, those of one rank follow each other, its own first. */
+static void stripes_in_a_lot_are_sent_together(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules = striping(small_rules);
+    rules.cut_size = 1 << 20;
+    stored_init(&stored, ROWS, COLUMNS);
+    place_in_lots(&stored);
+    for (uint32_t e = 0; e < ENTRIES; e++)
+        wish_columns(wishes, &stored, e, 2, 0);
+    for (int lots = 0; lots < 2; lots++) {
+        struct load_share result;
+        rules.lot = lots ? (uint64_t)1 << 19 : 0;
+        assert_int_equal(share(&stored, wishes, 2, &rules, &result), DCP_OK);
+        assert_int_equal(count_striped(&result), result.region_count);
+        for (uint32_t r = 0; r < 2; r++) {
+            const struct share_run *first = &result.runs[result.first[r]];
+            assert_int_equal(result.sets[result.regions[first->region].set].classes[0],
+                             result.class_of[r]);
+            assert_true(lots ? count_turns(&result, r) == 1 : count_turns(&result, r) > 1);
+            check_rank(&result, &stored, &wishes[r], r);
+        }
+        load_share_free(&result);
+    }
+    free(wishes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_come_out_of_stripes),
         cmocka_unit_test(stripes_are_read_evenly),
         cmocka_unit_test(other_pieces_are_not_striped),
+        cmocka_unit_test(a_lot_is_read_by_one_rank),
+        cmocka_unit_test(stripes_in_a_lot_are_sent_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

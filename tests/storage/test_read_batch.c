@@ -106,6 +106,7 @@ static void ranges_are_whole_pages_and_joined(void **state)
     assert_true(batch_plan_add(&plan, 0, 176 * KIB, PAGE)); /* farther */
     assert_true(batch_plan_add(&plan, 1, 180 * KIB, PAGE)); /* in another file */
     assert_true(batch_plan_add(&plan, 1, 8 * KIB, PAGE));   /* in front of the last one */
+    assert_true(batch_plan_add(&plan, 0, 100 * KIB, 50));   /* which the first one has */
     assert_int_equal(plan.count, 4);
     assert_int_equal(plan.bytes, 136 * KIB + 3 * PAGE);
 }

@@ -14,6 +14,8 @@
 #define CUT_SIZE ((uint64_t)1 << 20)
 /* Pieces from here on are worth being read around the page cache by one rank for others. */
 #define SHARED_SIZE ((uint64_t)64 << 10)
+/* With the piece that begins last in it, no more than is read in a batch. */
+#define LOT ((uint64_t)5 << 19)
 
 /* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
@@ -249,6 +251,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
         .blocks = kind == SHARE_TENSORS && sharing->options->verification != DCP_VERIFY_NONE &&
                   has_blocks(sharing),
         .cut_size = CUT_SIZE,
+        .lot = LOT,
         .striped_size = SHARED_SIZE,
         .long_run = costs->storage_is_shared && !holders ? SHARD_LARGE : 0,
         .receive_bytes = EXCHANGE_RECEIVE_BYTES,

@@ -4,19 +4,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/share/held_stripes.h"
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/load_sums.h"
 #include "checkpoint/share/share_ahead.h"
 #include "state/box.h"
-
-/* A stripe of the piece that is open, from which the runs in it are copied. */
-struct held_stripe {
-    bool held;
-    struct share_stripe stripe;
-    unsigned char *bytes;
-    size_t capacity;
-};
 
 /* This rank's runs, read in order. */
 struct stored_runs {
@@ -25,7 +18,7 @@ struct stored_runs {
     struct shard_piece *piece;
     uint64_t bytes;              /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
-    struct held_stripe stripe;
+    struct held_stripes held;
     struct share_ahead ahead;
     struct load_sums sums;
     struct loaded_objects *objects;
@@ -89,7 +82,6 @@ static dcp_status end_piece(void *context)
     shard_piece_close(runs->piece);
     runs->piece = NULL;
     runs->bytes = 0;
-    runs->stripe.held = false;
     return status;
 }
 
@@ -118,23 +110,24 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
 }
 
 /* Announces the stripe that this rank reads after the one that a run lies in. */
-static void foresee_stripe(struct stored_runs *runs, const struct share_run *run)
+static void foresee_stripe(struct stored_runs *runs, const struct share_run *run,
+                           struct share_stripe stripe)
 {
     const struct load_share *share = runs->share;
     const struct metadata *metadata = runs->sharing->metadata;
     const struct share_region *region = &share->regions[run->region], *other = region;
-    struct share_stripe stripe = runs->stripe.stripe;
+    struct share_stripe next = stripe;
     size_t at = share->next[run - share->runs];
     for (; at < share->run_count; at = share->next[at]) {
         other = &share->regions[share->runs[at].region];
-        stripe = share_stripe_of(metadata, other, share->runs[at].from);
-        if (!is_same_piece(other, region) || stripe.index != runs->stripe.stripe.index)
+        next = share_stripe_of(metadata, other, share->runs[at].from);
+        if (!is_same_piece(other, region) || next.index != stripe.index)
             break;
     }
     if (at == share->run_count)
         return;
     const struct metadata_entry *entry = &metadata->entries[other->entry];
-    shard_piece_foresee(runs->piece, entry, &entry->pieces[other->piece], stripe.from, stripe.end);
+    shard_piece_foresee(runs->piece, entry, &entry->pieces[other->piece], next.from, next.end);
 }
 
 /* Reads the stripe that an element of a run lies in. */
@@ -143,22 +136,18 @@ static dcp_status read_stripe(struct stored_runs *runs, const struct share_run *
 {
     const struct share_region *region = &runs->share->regions[run->region];
     const struct metadata *metadata = runs->sharing->metadata;
-    const struct metadata_entry *entry = &metadata->entries[region->entry];
-    struct held_stripe *held = &runs->stripe;
-    held->held = false;
-    held->stripe = share_stripe_of(metadata, region, element);
-    size_t size = (size_t)(held->stripe.end - held->stripe.from) * share_element_size(entry);
-    if (size > held->capacity) {
-        memory_release(held->bytes);
-        held->bytes = memory_allocate(size);
-        held->capacity = held->bytes ? size : 0;
-    }
-    if (!held->bytes)
-        return error_no_memory(size, "a stripe to read for other ranks");
-    foresee_stripe(runs, run);
+    const struct metadata_piece *piece;
+    const struct metadata_entry *entry = entry_of(runs, run, &piece);
+    struct held_stripes *held = &runs->held;
+    const struct share_stripe stripe = share_stripe_of(metadata, region, element);
+    size_t size = (size_t)(stripe.end - stripe.from) * share_element_size(entry);
+    RETURN_IF_ERROR(open_for(runs, run));
+    RETURN_IF_ERROR(
+        held_stripes_make_room(held, piece, share_lot_of(runs->share, metadata, region), size));
+    foresee_stripe(runs, run, stripe);
     RETURN_IF_ERROR(shard_piece_read_span(runs->piece, share_piece_box(entry, region->piece),
-                                          held->stripe.from, held->stripe.end, held->bytes));
-    held->held = true;
+                                          stripe.from, stripe.end, held->bytes + held->size));
+    held_stripes_add(held, piece, stripe, size);
     runs->bytes += size;
     return DCP_OK;
 }
@@ -168,19 +157,25 @@ static dcp_status copy_elements(struct stored_runs *runs, const struct share_run
                                 int64_t end, unsigned char *bytes)
 {
     const struct share_region *region = &runs->share->regions[run->region];
-    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    const struct metadata_piece *stored;
+    const struct metadata_entry *entry = entry_of(runs, run, &stored);
     const struct box piece = share_piece_box(entry, region->piece);
+    const struct held_stripe *held = NULL;
     size_t size = share_element_size(entry);
     int64_t length = box_run(piece, region->box);
     while (from < end) {
-        const struct share_stripe *stripe = &runs->stripe.stripe;
         int64_t position = box_position(piece, region->box, from);
-        if (!runs->stripe.held || position < stripe->from || position >= stripe->end)
+        if (!held || position >= held->stripe.end)
+            held = held_stripes_find(&runs->held, stored, position);
+        if (!held) {
             RETURN_IF_ERROR(read_stripe(runs, run, from));
+            continue;
+        }
         int64_t taken = length - from % length;
         taken = taken < end - from ? taken : end - from;
-        taken = taken < stripe->end - position ? taken : stripe->end - position;
-        memcpy(bytes, runs->stripe.bytes + (size_t)(position - stripe->from) * size,
+        taken = taken < held->stripe.end - position ? taken : held->stripe.end - position;
+        memcpy(bytes,
+               runs->held.bytes + held->place + (size_t)(position - held->stripe.from) * size,
                (size_t)taken * size);
         bytes += (size_t)taken * size;
         from += taken;
@@ -207,9 +202,9 @@ static dcp_status read_elements(void *context, const struct share_span *span,
     struct stored_runs *runs = context;
     const struct share_region *region = &runs->share->regions[span->run->region];
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
-    RETURN_IF_ERROR(open_for(runs, span->run));
     if (region->striped)
         return copy_elements(runs, span->run, span->from, span->end, bytes);
+    RETURN_IF_ERROR(open_for(runs, span->run));
     if (next)
         foresee_span(runs, next);
     RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, span->from, span->end, bytes));
@@ -265,7 +260,7 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
         status = load_sums_compare(&runs.sums);
     shard_piece_close(runs.piece);
     share_ahead_end(&runs.ahead);
-    memory_release(runs.stripe.bytes);
+    held_stripes_free(&runs.held);
     load_sums_free(&runs.sums);
     return status;
 }

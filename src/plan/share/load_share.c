@@ -132,7 +132,8 @@ static bool is_striped(const struct sharing *sharing, const struct share_region 
     struct box piece = share_piece_box(entry, regions->piece);
     uint64_t size = share_element_size(entry);
     int64_t wanted = 0;
-    if (sharing->rules->objects || (uint64_t)box_volume(piece) * size < sharing->rules->striped_size)
+    if (sharing->rules->objects ||
+        (uint64_t)box_volume(piece) * size < sharing->rules->striped_size)
         return false;
     for (size_t i = 0; i < count; i++) {
         int64_t run = box_run(piece, regions[i].box), volume = box_volume(regions[i].box);

@@ -13,7 +13,9 @@
  *
  * Except for pieces that are striped: ranks want all of such a piece, but in short runs (columns),
  * so that each would read all of it to get its part. Stripe after stripe of it is read by one rank,
- * which sends each of the others the elements that it wants. */
+ * which sends each of the others the elements that it wants. Of small pieces, all in a lot are read
+ * before some are sent, so that it sends to one set of ranks after the other, and not to each for
+ * each piece. */
 #ifndef PLAN_SHARE_LOAD_SHARE_H
 #define PLAN_SHARE_LOAD_SHARE_H
 
@@ -73,11 +75,14 @@ struct load_share {
     size_t set_count;
     struct share_region *regions;
     size_t region_count;
-    struct share_run *runs; /* by set, file, offset and from, then by stripe: as they are read */
+    struct share_run *runs; /* by set, file, offset and from, then by lot or stripe: as they are
+                             * read */
     size_t run_count;
     uint32_t *next;  /* of each run the next one of its reader, or run_count */
     uint32_t *first; /* of each rank the first run, or run_count */
     size_t window;   /* most bytes that a reader sends at once: see share_window_next() */
+    uint64_t lot; /* bytes of a file, from a multiple of them on, whose small pieces one rank reads
+                   * in succession; 0: each piece is by itself */
 
     /* Of what can be shared, by all ranks, in the stored dtypes. */
     uint64_t bytes_wanted;
@@ -97,6 +102,7 @@ struct share_rules {
     dcp_verification verification;
     bool blocks;           /* files carry checksums of blocks, as far as is known */
     uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
+    uint64_t lot;          /* load_share::lot, at most */
     uint64_t striped_size; /* bytes of the smallest piece that is read in stripes */
     uint64_t long_run;     /* consecutive bytes that a rank may well read by itself; ranks that want
                             * all of a piece in shorter runs read it in stripes. 0: they do not */
@@ -121,6 +127,13 @@ void load_share_measure(struct load_share *share, const struct metadata *metadat
 struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece);
 /* Bytes of an element of it. */
 size_t share_element_size(const struct metadata_entry *entry);
+
+/* The lot that a region's piece is in, in its file; SHARE_NO_LOT: none. */
+uint64_t share_lot_of(const struct load_share *share, const struct metadata *metadata,
+                      const struct share_region *region);
+#define SHARE_NO_LOT UINT64_MAX
+/* The pieces in lots are smaller. */
+#define SHARE_LOT_PIECE ((uint64_t)1 << 20)
 
 /* Bytes of a stripe, as far as the piece is not smaller; and at most, as stripes end where blocks
  * with a checksum do. */

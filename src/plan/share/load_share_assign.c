@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Assigns regions to readers: the largest first, each to the least loaded rank that wants it. A
  * large region is spread over several of these ranks, the least loaded first, so that their loads
- * become equal; each reads a run of its elements. */
+ * become equal; each reads a run of its elements. Small ones in the same lot of a file go to one
+ * rank: it reads them at once. */
 #include "plan/share/load_share_assign.h"
 
 #include <inttypes.h>
@@ -12,8 +13,8 @@
 
 enum { RUNS_FIRST = 64 };
 
-/* The smallest part is this fraction of what each rank has to read, as every part costs additional
- * reads. Loads may differ by that much. */
+/* The smallest part, and a lot, is this fraction of what each rank has to read, as every part costs
+ * additional reads. Loads may differ by that much. */
 enum { PARTS_OF_SHARE = 16 };
 
 struct assignment {
@@ -79,15 +80,46 @@ static uint64_t bytes_of(const struct assignment *assignment, const struct share
     return (uint64_t)box_volume(region->box) * element_size(assignment, region);
 }
 
-static int compare_by_size(const void *left, const void *right, void *context)
+uint64_t share_lot_of(const struct load_share *share, const struct metadata *metadata,
+                      const struct share_region *region)
+{
+    const struct metadata_piece *piece = piece_of(metadata, region);
+    bool small = metadata_is_in_stream(piece) && piece->length < SHARE_LOT_PIECE;
+    return share->lot > 0 && small ? piece->offset / share->lot : SHARE_NO_LOT;
+}
+
+static int compare_numbers(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+/* By lots: those of one set and file. */
+static int compare_lots(const struct assignment *assignment, const struct share_region *a,
+                        const struct share_region *b)
+{
+    const struct load_share *share = assignment->share;
+    const struct metadata *metadata = assignment->metadata;
+    if (a->set != b->set)
+        return a->set < b->set ? -1 : 1;
+    int order = compare_numbers(piece_of(metadata, a)->file, piece_of(metadata, b)->file);
+    return order != 0 ? order
+                      : compare_numbers(share_lot_of(share, metadata, a),
+                                        share_lot_of(share, metadata, b));
+}
+
+/* Those in lots come last. */
+static int compare_regions(const void *left, const void *right, void *context)
 {
     const struct assignment *assignment = context;
+    const struct load_share *share = assignment->share;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    uint64_t size_a = bytes_of(assignment, &assignment->share->regions[a]);
-    uint64_t size_b = bytes_of(assignment, &assignment->share->regions[b]);
-    if (size_a != size_b)
-        return size_a > size_b ? -1 : 1;
-    return a < b ? -1 : a > b;
+    const struct share_region *x = &share->regions[a], *y = &share->regions[b];
+    bool lot = share_lot_of(share, assignment->metadata, x) != SHARE_NO_LOT;
+    if (lot != (share_lot_of(share, assignment->metadata, y) != SHARE_NO_LOT))
+        return lot ? 1 : -1;
+    int order = lot ? compare_lots(assignment, x, y)
+                    : compare_numbers(bytes_of(assignment, y), bytes_of(assignment, x));
+    return order != 0 ? order : compare_numbers(a, b);
 }
 
 static int compare_takers(const void *left, const void *right)
@@ -133,16 +165,35 @@ static size_t list_takers(const struct assignment *assignment, const struct shar
     return count;
 }
 
-static dcp_status give_whole(struct assignment *assignment, uint32_t region, size_t taker_count)
+/* Gives regions to one rank. */
+static dcp_status give_whole(struct assignment *assignment, const uint32_t *regions, size_t count,
+                             size_t taker_count)
 {
-    const struct share_region *of = &assignment->share->regions[region];
     const struct taker *least = assignment->takers;
     for (size_t i = 1; i < taker_count; i++)
         if (compare_takers(&assignment->takers[i], least) < 0)
             least = &assignment->takers[i];
-    assignment->loads[least->rank] += bytes_of(assignment, of);
-    return share_runs_append(&assignment->runs,
-                             (struct share_run){region, least->rank, 0, box_volume(of->box)});
+    for (size_t i = 0; i < count; i++) {
+        const struct share_region *of = &assignment->share->regions[regions[i]];
+        assignment->loads[least->rank] += bytes_of(assignment, of);
+        RETURN_IF_ERROR(
+            share_runs_append(&assignment->runs,
+                              (struct share_run){regions[i], least->rank, 0, box_volume(of->box)}));
+    }
+    return DCP_OK;
+}
+
+/* How many regions from one on, of `left`, are in its lot. */
+static size_t count_lot(const struct assignment *assignment, const uint32_t *order, size_t left)
+{
+    const struct load_share *share = assignment->share;
+    const struct share_region *first = &share->regions[order[0]];
+    size_t count = 1;
+    if (share_lot_of(share, assignment->metadata, first) == SHARE_NO_LOT)
+        return 1;
+    while (count < left && compare_lots(assignment, first, &share->regions[order[count]]) == 0)
+        count++;
+    return count;
 }
 
 static dcp_status give_to_holder(struct assignment *assignment, uint32_t region)
@@ -204,14 +255,17 @@ static dcp_status assign_regions(struct assignment *assignment)
         total += bytes_of(assignment, &share->regions[i]);
     }
     assignment->cut_size = total / share->rank_count / PARTS_OF_SHARE;
+    share->lot = assignment->rules->lot < assignment->cut_size ? assignment->rules->lot
+                                                               : assignment->cut_size;
     if (assignment->cut_size < assignment->rules->cut_size)
         assignment->cut_size = assignment->rules->cut_size;
     if (share->region_count > 1)
-        qsort_r(assignment->order, share->region_count, sizeof *assignment->order, compare_by_size,
+        qsort_r(assignment->order, share->region_count, sizeof *assignment->order, compare_regions,
                 assignment);
-    for (size_t i = 0; i < share->region_count; i++) {
+    for (size_t i = 0, count; i < share->region_count; i += count) {
         uint32_t region = assignment->order[i];
         const struct share_region *of = &share->regions[region];
+        count = 1;
         if (assignment->rules->holders) {
             RETURN_IF_ERROR(give_to_holder(assignment, region));
             continue;
@@ -219,8 +273,10 @@ static dcp_status assign_regions(struct assignment *assignment)
         size_t takers = list_takers(assignment, of);
         bool cut = bytes_of(assignment, of) >= 2 * assignment->cut_size &&
                    share_can_be_cut(assignment->metadata, assignment->rules, of);
+        if (!cut)
+            count = count_lot(assignment, &assignment->order[i], share->region_count - i);
         RETURN_IF_ERROR(cut ? spread(assignment, region, takers)
-                            : give_whole(assignment, region, takers));
+                            : give_whole(assignment, &assignment->order[i], count, takers));
     }
     return DCP_OK;
 }
@@ -252,6 +308,28 @@ static int compare_in_piece(const struct assignment *assignment, const struct sh
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
+/* Of striped pieces of a file: what is in one lot by who gets it. */
+static int compare_striped(const struct assignment *assignment, const struct share_run *a,
+                           const struct share_run *b)
+{
+    const struct load_share *share = assignment->share;
+    const struct metadata *metadata = assignment->metadata;
+    const struct share_region *x = &share->regions[a->region], *y = &share->regions[b->region];
+    const struct metadata_piece *p = piece_of(metadata, x), *q = piece_of(metadata, y);
+    uint64_t unit = share->lot > 0 ? share->lot : 1;
+    bool small = share_lot_of(share, metadata, x) != SHARE_NO_LOT;
+    int order = compare_numbers(p->offset / unit, q->offset / unit);
+    if (order == 0 && small != (share_lot_of(share, metadata, y) != SHARE_NO_LOT))
+        return small ? -1 : 1;
+    if (order == 0 && small)
+        order = compare_numbers(distance_of(share, a), distance_of(share, b));
+    if (order == 0 && small)
+        order = compare_numbers(x->set, y->set);
+    if (order == 0)
+        order = compare_numbers(p->offset, q->offset);
+    return order == 0 && p == q ? compare_in_piece(assignment, a, b) : order;
+}
+
 static int compare_runs(const void *left, const void *right, void *context)
 {
     const struct assignment *assignment = context;
@@ -266,10 +344,10 @@ static int compare_runs(const void *left, const void *right, void *context)
         return x->set < y->set ? -1 : 1;
     if (p->file != q->file)
         return p->file < q->file ? -1 : 1;
-    if (p->offset != q->offset)
-        return p->offset < q->offset ? -1 : 1;
-    if (x->striped && p == q)
-        return compare_in_piece(assignment, a, b);
+    int order =
+        x->striped ? compare_striped(assignment, a, b) : compare_numbers(p->offset, q->offset);
+    if (order != 0)
+        return order;
     if (a->region != b->region)
         return a->region < b->region ? -1 : 1;
     return a->from < b->from ? -1 : a->from > b->from;

@@ -81,6 +81,7 @@ dcp_status load_share_encode(const struct load_share *share, const struct metada
     for (uint32_t rank = 0; rank < share->rank_count; rank++)
         buffer_append_varint(out, share->class_of[rank]);
     buffer_append_varint(out, share->window);
+    buffer_append_varint(out, share->lot);
     buffer_append_varint(out, share->bytes_wanted);
     buffer_append_varint(out, share->bytes_distinct);
     buffer_append_varint(out, share->bytes_exchanged);
@@ -109,6 +110,7 @@ static dcp_status decode_head(struct reader *reader, uint32_t rank_count, struct
     if (window < 16 || window > WINDOW_MOST)
         return wire_fault(reader, message, "the size of a window is invalid");
     share->window = (size_t)window;
+    share->lot = reader_varint(reader);
     share->bytes_wanted = reader_varint(reader);
     share->bytes_distinct = reader_varint(reader);
     share->bytes_exchanged = reader_varint(reader);

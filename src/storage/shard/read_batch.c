@@ -24,6 +24,15 @@ struct read_batch {
     struct batch_part parts[READ_BATCH_RANGES];
 };
 
+static bool has_range(const struct batch_plan *plan, uint32_t file, uint64_t start, uint64_t end)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->ranges[i].file == file && start >= plan->ranges[i].start &&
+            end <= plan->ranges[i].end)
+            return true;
+    return false;
+}
+
 bool batch_plan_add(struct batch_plan *plan, uint32_t file, uint64_t offset, uint64_t size)
 {
     uint64_t start = offset & ~(PAGE - 1), end;
@@ -31,6 +40,8 @@ bool batch_plan_add(struct batch_plan *plan, uint32_t file, uint64_t offset, uin
     if (size > READ_BATCH_BYTES || __builtin_add_overflow(offset, size + PAGE - 1, &end))
         return false;
     end &= ~(PAGE - 1);
+    if (has_range(plan, file, start, end))
+        return true;
     bool extends = last && last->file == file && start >= last->start && start <= last->end + GAP;
     uint64_t before = extends ? last->end : start, more = end > before ? end - before : 0;
     if (more > READ_BATCH_BYTES - plan->bytes || (!extends && plan->count == READ_BATCH_RANGES))

@@ -21,7 +21,8 @@ struct batch_plan {
     } ranges[READ_BATCH_RANGES];
 };
 
-/* Adds a range, also by extending the last one; false: there is no room for it. */
+/* Adds a range, also by extending the last one, unless it is there; false: there is no room for it.
+ */
 bool batch_plan_add(struct batch_plan *plan, uint32_t file, uint64_t offset, uint64_t size);
 /* The same of elements from to end - 1 of a piece, row-major; also false if they are so many that
  * they are read ahead by themselves, or lie in several places. */

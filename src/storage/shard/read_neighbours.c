@@ -9,6 +9,8 @@
  */
 #define VAIN_MOST   ((uint64_t)16 << 10)
 #define WINDOW_MOST SHARD_WINDOW_MOST
+/* What one thread reads in succession through the page cache: the system reads ahead of it. */
+#define RUN_MOST ((uint64_t)8 << 20)
 /* What is read in between without being wanted: hardly more than alignment leaves, or next to
  * nothing beside the whole. */
 #define GAP_SIZE      ((uint64_t)512)
@@ -98,10 +100,11 @@ struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
     uint64_t bytes = count_read(requests, count);
     /* Enough runs for all threads to be busy until the end. */
     uint64_t run = bytes / (4 * (uint64_t)thread_count);
-    run = run < READ_BATCH_BYTES ? run : READ_BATCH_BYTES;
+    bool batched = !reader->how.plain && bytes >= SHARD_LARGE && !are_shared(reader, bytes);
+    uint64_t most = batched ? READ_BATCH_BYTES : RUN_MOST;
+    run = run < most ? run : most;
     if (reader->how.plain || run < WINDOW_MOST)
         run = WINDOW_MOST;
-    bool batched = !reader->how.plain && bytes >= SHARD_LARGE && !are_shared(reader, bytes);
     return (struct read_neighbours){.run = run, .batched = batched};
 }
 
@@ -115,7 +118,12 @@ bool read_neighbours_add(const struct read_neighbours *neighbours,
         (!first && (plan->ranges[0].file != file || range.offset < plan->ranges[0].start ||
                     range.size > neighbours->run || plan->bytes > neighbours->run - range.size)))
         return false;
-    return batch_plan_add(plan, file, range.offset, range.size);
+    if (neighbours->batched)
+        return batch_plan_add(plan, file, range.offset, range.size);
+    if (first)
+        *plan = (struct batch_plan){.count = 1, .ranges = {{.file = file, .start = range.offset}}};
+    plan->bytes += range.size;
+    return true;
 }
 
 /* Of streams that the footer lists, what is around the elements is not read. */
