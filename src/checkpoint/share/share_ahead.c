@@ -3,7 +3,7 @@
 
 #include "state/box.h"
 
-/* What is read for a run: of a striped piece, the stripe that it lies in. */
+/* What is read for a run. Of a piece in a lot that is striped, all runs together are the stripe. */
 static bool add_run(const struct share_ahead *ahead, uint32_t at, struct batch_plan *plan)
 {
     const struct metadata *metadata = ahead->sharing->metadata;
@@ -13,11 +13,6 @@ static bool add_run(const struct share_ahead *ahead, uint32_t at, struct batch_p
     const struct box piece = share_piece_box(entry, region->piece);
     int64_t from = box_position(piece, region->box, run->from);
     int64_t end = box_position(piece, region->box, run->end - 1) + 1;
-    if (region->striped) {
-        struct share_stripe stripe = share_stripe_of(metadata, region, run->from);
-        from = stripe.from;
-        end = stripe.end;
-    }
     return batch_plan_add_span(plan, entry, &entry->pieces[region->piece], from, end);
 }
 
