@@ -133,6 +133,7 @@ static void one_rank_reads_for_both(void **state)
         struct pair pair = {
             &storage, {by_columns ? &left : &all, by_columns ? &right : &all}, DIRECT_RING, {{0}}};
         ranks_must(2, "c", load_as_rank, &pair);
+        assert_int_equal(pair.figures[0].bytes_unchecked + pair.figures[1].bytes_unchecked, 0);
         assert_in_range(pair.figures[0].bytes_read + pair.figures[1].bytes_read, bytes,
                         bytes + bytes / 10);
         assert_in_range(transfer_watch_count(true).count, bytes / (4 * MIB), COUNT);
@@ -154,11 +155,23 @@ static void damage(const char *path, int64_t row)
     free(bytes);
 }
 
+/* Both ranks are told which tensor it is. */
+static void fail_together(const char *path, struct pair *pair)
+{
+    struct rank ranks[RANKS_MAX];
+    ranks_run(ranks, 2, path, load_as_rank, pair);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].status, DCP_ERR_CHECKSUM);
+        assert_non_null(strstr(ranks[r].message, "t40 ("));
+    }
+}
+
+/* Without the footer's sums of blocks, by the checksum of the whole tensor. */
 static void damage_is_found_in_what_is_wanted(void **state)
 {
     const dcp_load_options how = {.thread_count = 1, .io = DCP_IO_POOL | DCP_IO_DIRECT};
-    struct pair pair = {NULL, {&rows, &rows}, how.io, {{0}}};
-    struct rank ranks[RANKS_MAX];
+    struct pair same = {NULL, {&rows, &rows}, how.io, {{0}}};
+    struct pair halves = {NULL, {&left, &right}, how.io, {{0}}};
     dcp_figures figures;
     assert_true(parts_save(*state, &all, &(dcp_save_options){.skip_sync = true}));
     dcp_status status = parts_load(*state, &rows, &how, &figures);
@@ -169,15 +182,15 @@ static void damage_is_found_in_what_is_wanted(void **state)
     assert_int_equal(status, DCP_OK);
     damage(*state, 230);
     assert_int_equal(parts_load(*state, &rows, &how, &figures), DCP_OK);
-    ranks_must(2, *state, load_as_rank, &pair);
+    ranks_must(2, *state, load_as_rank, &same);
+    fail_together(*state, &halves);
     damage(*state, 100);
     assert_int_equal(parts_load(*state, &rows, &how, &figures), DCP_ERR_CHECKSUM);
     assert_non_null(strstr(dcp_error_message(), "t40 ("));
-    ranks_run(ranks, 2, *state, load_as_rank, &pair);
-    for (int r = 0; r < 2; r++) {
-        assert_int_equal(ranks[r].status, DCP_ERR_CHECKSUM);
-        assert_non_null(strstr(ranks[r].message, "t40 ("));
-    }
+    fail_together(*state, &same);
+    scratch_drop_footer(*state, FILE_NAME);
+    assert_int_equal(parts_load(*state, &all, &how, &figures), DCP_ERR_CHECKSUM);
+    fail_together(*state, &halves);
 }
 
 /* Alone, and of two ranks that read for each other: whatever fails, both are told. */

@@ -44,13 +44,18 @@ static bool reads_all_stripes(const struct stored_runs *runs, const struct share
 {
     const struct load_share *share = runs->share;
     const struct share_region *region = &share->regions[run->region];
-    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    const struct metadata *metadata = runs->sharing->metadata;
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    const int64_t volume = box_volume(share_piece_box(entry, region->piece));
+    const struct share_stripe stripe = share_stripe_of(metadata, region, run->from);
     int64_t elements = 0;
+    if (stripe.end - stripe.from == volume)
+        return true;
     for (size_t at = (size_t)(run - share->runs);
          at < share->run_count && is_same_piece(&share->regions[share->runs[at].region], region);
          at = share->next[at])
         elements += share->runs[at].end - share->runs[at].from;
-    return elements == box_volume(share_piece_box(entry, region->piece));
+    return elements == volume;
 }
 
 /* Whether less is read than what the piece is opened for. */

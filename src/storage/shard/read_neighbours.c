@@ -51,14 +51,11 @@ static bool find_range(const struct shard_request *request, struct shard_range *
     return range->size < SHARD_LARGE;
 }
 
-/* Bytes of a tensor's piece, if none of it is so large that it is read ahead by itself. */
+/* Bytes of a tensor's piece that is not so large as to be read ahead by itself. */
 static uint64_t bytes_stored(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
-    uint64_t bytes;
-    return entry->is_tensor && metadata_is_in_stream(piece) &&
-                   metadata_stream_bytes(entry, piece, &bytes) && bytes < SHARD_LARGE
-               ? bytes
-               : 0;
+    bool counts = entry->is_tensor && metadata_is_in_stream(piece) && piece->length < SHARD_LARGE;
+    return counts ? piece->length : 0;
 }
 
 static uint64_t count_stored(const struct metadata *metadata)
