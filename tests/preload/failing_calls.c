@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -28,6 +29,11 @@ static struct {
     atomic_long failed;
 } plan;
 
+static struct {
+    pthread_mutex_t mutex;
+    char path[512];
+} unsynced = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
 void failing_calls_arm(enum call_kind kind, long n, bool from_then_on, int failure)
 {
     plan.kind = kind;
@@ -37,6 +43,7 @@ void failing_calls_arm(enum call_kind kind, long n, bool from_then_on, int failu
     for (int i = 0; i < CALL_KIND_COUNT; i++)
         atomic_store(&plan.calls[i], 0);
     atomic_store(&plan.failed, 0);
+    unsynced.path[0] = 0;
     atomic_store(&plan.armed, true);
 }
 
@@ -148,10 +155,35 @@ ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
     return real(descriptor, bytes, failure == FAILURE_SHORT ? half(size) : size, offset);
 }
 
+static void note_unsynced(int descriptor)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    pthread_mutex_lock(&unsynced.mutex);
+    ssize_t size = readlink(link, unsynced.path, sizeof unsynced.path - 1);
+    unsynced.path[size > 0 ? size : 0] = 0;
+    pthread_mutex_unlock(&unsynced.mutex);
+}
+
+bool failing_calls_unsynced(const char *name)
+{
+    pthread_mutex_lock(&unsynced.mutex);
+    bool found = strstr(unsynced.path, name) != NULL;
+    pthread_mutex_unlock(&unsynced.mutex);
+    return found;
+}
+
 int fsync(int descriptor)
 {
     REAL(fsync);
-    INT_CALL(CALL_FSYNC, real(descriptor));
+    int failure = failure_of(CALL_FSYNC);
+    if (failure == 0)
+        return real(descriptor);
+    note_unsynced(descriptor);
+    if (failure == FAILURE_LATE)
+        real(descriptor);
+    errno = failure > 0 ? failure : EIO;
+    return -1;
 }
 
 int fallocate(int descriptor, int mode, off_t offset, off_t size)

@@ -51,5 +51,7 @@ void failing_calls_arm(enum call_kind kind, long n, bool from_then_on, int failu
 long failing_calls_disarm(void);
 /* Calls of a kind while it was armed last. */
 long failing_calls_count(enum call_kind kind);
+/* Whether the file that failed to be synced last, while it was armed, has this in its name. */
+bool failing_calls_unsynced(const char *name);
 
 #endif

@@ -169,11 +169,13 @@ static void check_error(const struct failure *failure, const struct outcome *out
         complain("the error does not say what is wrong", outcome);
 }
 
-/* What was not made durable is not saved. Only the last sync is of something that can be spared. */
+/* What was not made durable is not saved. Only the last sync is of something that can be spared,
+ * and that of metadata.json, which on a slow disk has begun before. */
 static bool is_durable(const struct attempt *attempt)
 {
     return attempt->failure->kind != CALL_FSYNC || attempt->failure->endured ||
-           attempt->n >= failing_calls_count(CALL_FSYNC);
+           attempt->n >= failing_calls_count(CALL_FSYNC) ||
+           failing_calls_unsynced("/metadata.json.");
 }
 
 static void check_end(const struct attempt *attempt, const struct outcome *outcome, long failed)
