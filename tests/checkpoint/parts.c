@@ -7,6 +7,9 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "storage/scratch.h"
 
 double parts_value(const struct part *part, int tensor, int64_t row, int64_t column)
 {
@@ -82,6 +85,20 @@ dcp_status parts_load(const char *path, const struct part *part, const dcp_load_
     dcp_state_free(root);
     free(data);
     return status;
+}
+
+uint64_t parts_find(const char *directory, const char *file, const struct part *part, int tensor,
+                    int64_t row)
+{
+    const float wanted[] = {(float)parts_value(part, tensor, row, 0),
+                            (float)parts_value(part, tensor, row, 1)};
+    size_t size;
+    unsigned char *bytes = scratch_read(directory, file, &size);
+    const unsigned char *found = memmem(bytes, size, wanted, sizeof wanted);
+    assert_non_null(found);
+    uint64_t place = (uint64_t)(found - bytes);
+    free(bytes);
+    return place;
 }
 
 uint64_t parts_bytes(const struct part *part)

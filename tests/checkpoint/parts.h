@@ -26,6 +26,9 @@ bool parts_save(const char *path, const struct part *part, const dcp_save_option
 /* Loads the part, and compares values if it succeeds. */
 dcp_status parts_load(const char *path, const struct part *part, const dcp_load_options *how,
                       dcp_figures *figures);
+/* Where the first two elements of a row are in a file of the directory. */
+uint64_t parts_find(const char *directory, const char *file, const struct part *part, int tensor,
+                    int64_t row);
 uint64_t parts_bytes(const struct part *part);
 /* Loads each, and compares what was moved and is unchecked as well. */
 void parts_check_loads(const char *path, const struct part *const *parts, size_t count,

@@ -145,14 +145,7 @@ static void one_rank_reads_for_both(void **state)
 /* Flips a byte of an element of t40. */
 static void damage(const char *path, int64_t row)
 {
-    const float wanted[] = {(float)parts_value(&all, 40, row, 0),
-                            (float)parts_value(&all, 40, row, 1)};
-    size_t size;
-    unsigned char *bytes = scratch_read(path, FILE_NAME, &size);
-    const unsigned char *found = memmem(bytes, size, wanted, sizeof wanted);
-    assert_non_null(found);
-    scratch_flip(path, FILE_NAME, (uint64_t)(found - bytes), 1);
-    free(bytes);
+    scratch_flip(path, FILE_NAME, parts_find(path, FILE_NAME, &all, 40, row), 1);
 }
 
 /* Both ranks are told which tensor it is. */

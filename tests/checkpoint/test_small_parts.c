@@ -183,25 +183,12 @@ static void a_failing_disk_is_an_error(void **state)
     simulated_free(fs);
 }
 
-/* Where an element of t150 is in the file. */
-static uint64_t find_element(const char *path, int64_t row)
-{
-    const float wanted[] = {(float)parts_value(&all, 150, row, 0),
-                            (float)parts_value(&all, 150, row, 1)};
-    size_t size;
-    unsigned char *bytes = scratch_read(path, FILE_NAME, &size);
-    const unsigned char *found = memmem(bytes, size, wanted, sizeof wanted);
-    assert_non_null(found);
-    uint64_t place = (uint64_t)(found - bytes);
-    free(bytes);
-    return place;
-}
-
 /* As if each part had been read alone: what is damaged besides them hinders none, unless only the
  * record has a checksum. */
 static void try_damage(const char *path, const dcp_load_options *how, bool bare)
 {
-    uint64_t wanted = find_element(path, 30), other = find_element(path, ROWS - 1);
+    uint64_t wanted = parts_find(path, FILE_NAME, &all, 150, 30),
+             other = parts_find(path, FILE_NAME, &all, 150, ROWS - 1);
     dcp_figures figures;
     scratch_flip(path, FILE_NAME, wanted, 1);
     assert_int_equal(parts_load(path, &rows, how, &figures), DCP_ERR_CHECKSUM);

@@ -266,21 +266,28 @@ static void write_file(const dcp_storage *table, void *directory, const char *na
     assert_int_equal(table->seal(table->context, &file, 4, DCP_PUBLISH_IF_ABSENT, NULL), DCP_OK);
 }
 
+static void *open_directory(const dcp_storage *table, bool slow)
+{
+    void *directory;
+    bool created;
+    if (slow)
+        slow_clock_install();
+    else
+        make_quick();
+    assert_int_equal(table->open(table->context, ".", 0, &directory, &created), DCP_OK);
+    assert_int_equal(table->sync(table->context, directory), DCP_OK);
+    return directory;
+}
+
 /* The first one's name waits with its bytes; what changes afterwards is synced as ever. */
 static void the_name_of_a_file_is_synced_beside_it(void **state)
 {
     struct disk disk;
     void *directory;
-    bool created;
     watch_system(&disk, *state);
     const dcp_storage table = files_storage(&disk.ops);
     for (int slow = 0; slow < 2; slow++) {
-        if (slow)
-            slow_clock_install();
-        else
-            make_quick();
-        assert_int_equal(table.open(table.context, ".", 0, &directory, &created), DCP_OK);
-        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        directory = open_directory(&table, slow);
         expect(&disk, slow ? 2 : 1);
         write_file(&table, directory, "first");
         assert_int_equal(disk.inside, slow ? 2 : 1);
@@ -306,16 +313,11 @@ static void small_files_are_synced_before_they_are_published(void **state)
 {
     struct disk disk;
     void *directory, *first, *second;
-    bool created, visible;
+    bool visible;
     watch_system(&disk, *state);
     const dcp_storage table = files_storage(&disk.ops);
     for (int slow = 0; slow < 2; slow++) {
-        if (slow)
-            slow_clock_install();
-        else
-            make_quick();
-        assert_int_equal(table.open(table.context, ".", 0, &directory, &created), DCP_OK);
-        assert_int_equal(table.sync(table.context, directory), DCP_OK);
+        directory = open_directory(&table, slow);
         expect(&disk, slow ? 2 : 1);
         assert_int_equal(table.prepare(table.context, directory, "a", "text", 4, &durable, &first),
                          DCP_OK);

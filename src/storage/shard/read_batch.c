@@ -62,20 +62,14 @@ bool batch_plan_add_span(struct batch_plan *plan, const struct metadata_entry *e
            batch_plan_add(plan, piece->file, range.offset, range.size);
 }
 
-/* Blocks are checked as a whole. */
-static uint64_t unit_of(const struct shard_file *file)
-{
-    return file->footer == FOOTER_GOOD && file->block_size > PAGE ? file->block_size : PAGE;
-}
-
 /* Of a range, what is read around the page cache: direct transfers cannot reach into the page that
  * the file ends in the middle of. */
 static struct batch_part part_of(struct shard_file *file, const struct batch_range *range,
                                  struct cached_group *group)
 {
-    uint64_t unit = unit_of(file), pages = shard_file_size(file) & ~(PAGE - 1);
+    uint64_t unit = shard_file_unit(file), pages = shard_file_size(file) & ~(PAGE - 1);
     uint64_t start = range->start / unit * unit, end = (range->end + unit - 1) / unit * unit;
-    bool demanded = file->reader->io & ~(uint32_t)DCP_IO_BUFFERED;
+    bool demanded = shard_reader_demands(file->reader);
     end = end < pages ? end : pages;
     if (start >= end || !shard_file_bypasses_cache(file, group, start, demanded))
         end = start;

@@ -84,7 +84,7 @@ static uint64_t count_read(const struct shard_request *requests, size_t count)
  * into the page cache. */
 static bool are_shared(const struct shard_reader *reader, uint64_t bytes)
 {
-    if (reader->rank_count < 2 || reader->io & ~(uint32_t)DCP_IO_BUFFERED)
+    if (reader->rank_count < 2 || shard_reader_demands(reader))
         return false;
     uint64_t share = count_stored(reader->metadata) / reader->rank_count;
     return bytes > share + share / UNEVEN;

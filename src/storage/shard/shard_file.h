@@ -9,6 +9,7 @@
 
 #include "base/byte_source.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "device/device_lane.h"
 #include "storage/shard/shard_reader.h"
 #include "storage/shard/shard_sums.h"
@@ -91,6 +92,20 @@ struct shard_reader {
     atomic_bool direct;
     atomic_bool ring;
 };
+
+/* Whether the caller demands a way of reading that the page cache is not. */
+static inline bool shard_reader_demands(const struct shard_reader *reader)
+{
+    return (reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
+}
+
+/* Where what is read around the page cache begins: at a page, and at a block, as these are checked
+ * as a whole. */
+static inline uint64_t shard_file_unit(const struct shard_file *file)
+{
+    return file->footer == FOOTER_GOOD && file->block_size > MEMORY_PAGE ? file->block_size
+                                                                         : MEMORY_PAGE;
+}
 
 /* The storage must stay valid. The directory is not read yet. */
 dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum storage_form form,

@@ -217,13 +217,6 @@ static bool leads_to_next(const struct reading *reading)
            reading->ways[slot_of(reading, reading->size - 1)] >= PIECE_QUEUED;
 }
 
-/* Pieces begin at a page, and at a block, because these are checked as a whole. */
-static uint64_t begins_at(const struct shard_file *file)
-{
-    return file->footer == FOOTER_GOOD && file->block_size > MEMORY_PAGE ? file->block_size
-                                                                         : MEMORY_PAGE;
-}
-
 /* Up to where pieces of the next range from base on may begin: direct transfers cannot reach into
  * the page that the file ends in the middle of, and the last piece is not begun in part. */
 static uint64_t next_end(const struct shard_range *next, uint64_t base)
@@ -241,7 +234,7 @@ static void begin_next(struct reading *reading, size_t most)
     const struct shard_range *next = reading->next;
     struct read_lane *lane = reading->lane;
     size_t slot = (slot_of(reading, reading->size - 1) + 1) % reading->slots;
-    uint64_t unit = begins_at(next->file), base = next->offset / unit * unit;
+    uint64_t unit = shard_file_unit(next->file), base = next->offset / unit * unit;
     uint64_t end = next_end(next, base);
     for (uint64_t start; under_way(reading) < most;) {
         start = lane->begun.file ? lane->begun.end : base;
@@ -339,7 +332,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                               .offset = offset,
                               .group = {.start = UINT64_MAX},
                               .next_group = {.start = UINT64_MAX},
-                              .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
+                              .demanded = size >= LARGE && shard_reader_demands(reader)};
     dcp_status status = DCP_OK;
     choose_pieces(&reading);
     continue_begun(&reading);
