@@ -138,6 +138,7 @@ static void one_rank_reads_for_both(void **state)
                         bytes + bytes / 10);
         assert_in_range(transfer_watch_count(true).count, bytes / (4 * MIB), COUNT);
         assert_in_range(transfer_watch_count(false).largest, 1, 64 << 10);
+        assert_int_equal(transfer_watch_rings(), 2 * 2); /* of what is read now, and then */
     }
     simulated_free(fs);
 }

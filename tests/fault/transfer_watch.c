@@ -185,6 +185,16 @@ long transfer_watch_at_once(void)
     return at_once;
 }
 
+int transfer_watch_rings(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&watch.mutex);
+    while (count < RINGS && watch.rings[count].queue)
+        count++;
+    pthread_mutex_unlock(&watch.mutex);
+    return count;
+}
+
 long transfer_watch_idle(void)
 {
     pthread_mutex_lock(&watch.mutex);

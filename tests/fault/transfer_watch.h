@@ -26,6 +26,8 @@ long transfer_watch_at_once(void);
 long transfer_watch_pauses(void);
 /* The same of all rings together. */
 long transfer_watch_idle(void);
+/* Rings by which something was transferred. */
+int transfer_watch_rings(void);
 /* Reads through the page cache behind which, in the same file or in one of which none had been read
  * before, a direct transfer had been begun. */
 long transfer_watch_overtaken(void);
