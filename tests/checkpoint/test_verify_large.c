@@ -14,11 +14,10 @@
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
-#include "format/metadata/metadata_trailer.h"
 #include "storage/files/files.h"
+#include "verify_scene.h"
 
-#define PATH       "run/large"
-#define SHARD      PATH "/__0_0.distcp"
+#define PATH       VERIFY_SCENE
 #define MEDIUM     ((int64_t)7 << 18) /* 7 MiB of floats: less on average, with the small ones */
 #define ELEMENTS   ((int64_t)5 << 19) /* 10 MiB */
 #define DIVIDED    ((int64_t)9 << 20) /* 36 MiB, which are checked in parts */
@@ -49,74 +48,6 @@ static struct simulated_file_system *disk_with(int64_t elements)
     return fs;
 }
 
-struct bytes {
-    unsigned char *bytes;
-    size_t size;
-};
-
-static struct bytes read_file(const struct file_ops *ops, const char *path)
-{
-    struct file_information about;
-    struct bytes file;
-    int descriptor;
-    size_t moved;
-    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_READ, &descriptor), 0);
-    assert_int_equal(ops->descriptor_information(ops->context, descriptor, &about), 0);
-    file = (struct bytes){malloc((size_t)about.size), (size_t)about.size};
-    assert_non_null(file.bytes);
-    assert_int_equal(ops->pread(ops->context, descriptor, file.bytes, file.size, 0, &moved), 0);
-    assert_int_equal(moved, file.size);
-    ops->close(ops->context, descriptor);
-    return file;
-}
-
-/* Replaces a file by its first bytes, as they have become. */
-static void write_file(const struct file_ops *ops, const char *path, struct bytes file, size_t size)
-{
-    int descriptor;
-    size_t moved;
-    assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, path), 0);
-    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_CREATE_NEW, &descriptor),
-                     0);
-    assert_int_equal(ops->pwrite(ops->context, descriptor, file.bytes, size, 0, &moved), 0);
-    assert_int_equal(moved, size);
-    ops->close(ops->context, descriptor);
-    free(file.bytes);
-}
-
-/* Files as PyTorch writes them: no footers, an id that promises none, and no second copy of the
- * metadata. */
-static void make_bare(struct simulated_file_system *fs)
-{
-    const struct file_ops *ops = simulated_ops(fs);
-    struct bytes shard = read_file(ops, SHARD), metadata = read_file(ops, PATH "/.metadata");
-    struct metadata_trailer trailer;
-    uint64_t content;
-    memcpy(&content, shard.bytes + shard.size - 40, sizeof content);
-    write_file(ops, SHARD, shard, (size_t)content);
-    assert_int_equal(metadata_trailer_read(metadata.bytes, metadata.size, &trailer), DCP_OK);
-    unsigned char *mark = memmem(metadata.bytes, metadata.size, "-8dc9-", 6);
-    assert_non_null(mark);
-    mark[1] = '4';
-    write_file(ops, PATH "/.metadata", metadata, trailer.pickle_size);
-}
-
-struct faults {
-    uint64_t blocks, records;
-};
-
-static void take_fault(void *context, const char *file, uint64_t offset, const char *name,
-                       const char *fault)
-{
-    struct faults *faults = context;
-    (void)file;
-    (void)offset;
-    if (strstr(fault, "XXH3"))
-        faults->blocks++;
-    else if (strstr(fault, "CRC-32") && (strcmp(name, "b") == 0 || strcmp(name, "d") == 0))
-        faults->records++;
-}
-
 static void bytes_go_around_the_page_cache(void **state)
 {
     static const int64_t sizes[] = {MEDIUM, ELEMENTS, DIVIDED};
@@ -125,7 +56,7 @@ static void bytes_go_around_the_page_cache(void **state)
         int64_t elements = sizes[i / 2];
         struct simulated_file_system *fs = disk_with(elements);
         if (i % 2 == 1)
-            make_bare(fs);
+            verify_scene_make_bare(fs);
         const struct file_ops *ops = transfer_watch(simulated_ops(fs));
         const dcp_storage storage = files_storage(ops);
         const dcp_open_options options = {.storage = &storage};
@@ -144,21 +75,6 @@ static void bytes_go_around_the_page_cache(void **state)
     }
 }
 
-static void damage(struct simulated_file_system *fs, uint64_t at)
-{
-    const struct file_ops *ops = simulated_ops(fs);
-    int descriptor;
-    size_t moved;
-    unsigned char byte;
-    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, SHARD, FILE_READ, &descriptor), 0);
-    assert_int_equal(ops->pread(ops->context, descriptor, &byte, 1, at, &moved), 0);
-    ops->close(ops->context, descriptor);
-    byte ^= 0x40;
-    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, SHARD, FILE_WRITE, &descriptor), 0);
-    assert_int_equal(ops->pwrite(ops->context, descriptor, &byte, 1, at, &moved), 0);
-    ops->close(ops->context, descriptor);
-}
-
 static void every_damaged_block_is_reported(void **state)
 {
     static const int64_t sizes[] = {MEDIUM, ELEMENTS, DIVIDED};
@@ -166,43 +82,22 @@ static void every_damaged_block_is_reported(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct simulated_file_system *fs = disk_with(sizes[i]);
         const dcp_open_options options = {.storage = simulated_storage(fs)};
-        struct faults faults = {0};
+        struct scene_faults faults = {0};
         uint64_t count, bytes = (uint64_t)sizes[i] * sizeof(float);
-        damage(fs, bytes / 7);
-        damage(fs, bytes / 2);
-        damage(fs, bytes + bytes / 3);
-        assert_int_equal(dcp_verify(PATH, &options, take_fault, &faults, &count), DCP_OK);
+        verify_scene_damage(fs, bytes / 7);
+        verify_scene_damage(fs, bytes / 2);
+        verify_scene_damage(fs, bytes + bytes / 3);
+        assert_int_equal(dcp_verify(PATH, &options, verify_scene_fault, &faults, &count), DCP_OK);
         assert_int_equal(faults.blocks, 3);
         assert_int_equal(faults.records, 2);
         assert_int_equal(count, 5);
-        make_bare(fs);
-        faults = (struct faults){0};
-        assert_int_equal(dcp_verify(PATH, &options, take_fault, &faults, &count), DCP_OK);
+        verify_scene_make_bare(fs);
+        faults = (struct scene_faults){0};
+        assert_int_equal(dcp_verify(PATH, &options, verify_scene_fault, &faults, &count), DCP_OK);
         assert_int_equal(faults.records, 2);
         assert_int_equal(count, 2);
         simulated_free(fs);
     }
-}
-
-static void describe_costly(void *context, void *directory, dcp_storage_traits *traits)
-{
-    (void)context;
-    (void)directory;
-    traits->request_size = 3 * PIECE;
-}
-
-/* The second: requests cost time, and what they read goes into one place. */
-static void make_storages(struct simulated_file_system *fs, dcp_storage storages[2])
-{
-    storages[0] = storages[1] = *simulated_storage(fs);
-    storages[1].describe = describe_costly;
-}
-
-/* Hints may fail, and what a queue does not take is read without it. */
-static bool is_needed(const char *operation)
-{
-    return strncmp(operation, "close", 5) != 0 && strncmp(operation, "cached", 6) != 0 &&
-           strncmp(operation, "will_need", 9) != 0 && strncmp(operation, "queue_", 6) != 0;
 }
 
 /* Of files without footers what fails once is read again, with its piece. */
@@ -210,14 +105,14 @@ static void what_cannot_be_read_is_a_fault(void **state)
 {
     (void)state;
     struct simulated_file_system *fs = disk_with(ELEMENTS);
-    dcp_storage storages[2];
-    make_storages(fs, storages);
+    dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
+    verify_scene_make_costly(&storages[1]);
     for (size_t i = 0; i < 4; i++) {
         const dcp_open_options options = {.storage = &storages[i % 2]};
         bool reached = true;
         simulated_set_fault(fs, NULL);
         if (i == 2)
-            make_bare(fs);
+            verify_scene_make_bare(fs);
         for (long n = 1; reached; n++) {
             uint64_t faults = 0;
             simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
@@ -227,7 +122,7 @@ static void what_cannot_be_read_is_a_fault(void **state)
             dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
             const char *name = simulated_operation_name(fs, n);
             reached = simulated_fault_reached(fs);
-            if (reached && is_needed(name) && status == DCP_OK && faults == 0)
+            if (reached && verify_scene_is_needed(name) && status == DCP_OK && faults == 0)
                 fail_msg("operation %ld (%s) failed unnoticed", n, name);
             assert_int_equal(simulated_open_descriptors(fs), 0);
         }
@@ -239,14 +134,14 @@ static void missing_memory_is_an_error(void **state)
 {
     (void)state;
     struct simulated_file_system *fs = disk_with(ELEMENTS);
-    dcp_storage storages[2];
-    make_storages(fs, storages);
+    dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
+    verify_scene_make_costly(&storages[1]);
     for (size_t i = 0; i < 4; i++) {
         const dcp_open_options options = {.storage = &storages[i % 2]};
         bool reached = true;
         simulated_set_fault(fs, NULL);
         if (i == 2)
-            make_bare(fs);
+            verify_scene_make_bare(fs);
         for (long n = 1; reached; n++) {
             uint64_t faults = 0;
             failing_allocator_install(n, false);

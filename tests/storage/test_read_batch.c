@@ -209,17 +209,22 @@ static void it_begins_and_ends_with_blocks(void **state)
     close_again(disk);
 }
 
-/* The page that the file ends in cannot be read around the page cache. */
-static void it_ends_before_the_file_does(void **state)
+/* The page that the file ends in cannot be read around the page cache: it is read when it is asked
+ * for, unless it is all. */
+static void it_has_the_end_of_the_file(void **state)
 {
     struct disk *disk = *state;
     struct batch_plan plan = {0};
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_POOL | DCP_IO_DIRECT);
+    open_with(disk, transfer_watch(simulated_ops(disk->fs)), DCP_IO_POOL | DCP_IO_DIRECT);
     assert_true(batch_plan_add(&plan, 0, 9 * MIB, 12345));
     assert_true(batch_plan_add(&plan, 0, 20 * MIB, 12345));
     struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
     assert_true(has(disk, batch, 9 * MIB, 3 * PAGE));
-    assert_false(has(disk, batch, 9 * MIB, 12345));
+    assert_int_equal(transfer_watch_count(false).count, 0);
+    assert_true(has(disk, batch, 9 * MIB + 3 * PAGE + 10, 47));
+    assert_true(has(disk, batch, 9 * MIB, 12345));
+    assert_int_equal(transfer_watch_count(false).count, 1);
+    assert_false(has(disk, batch, 9 * MIB, 12346));
     assert_false(has(disk, batch, 20 * MIB, 1));
     read_batch_end(batch);
     plan = (struct batch_plan){0};
@@ -323,7 +328,7 @@ int main(void)
         cmocka_unit_test(it_has_its_ranges),
         cmocka_unit_test(it_lacks_what_the_page_cache_has),
         cmocka_unit_test(it_begins_and_ends_with_blocks),
-        cmocka_unit_test(it_ends_before_the_file_does),
+        cmocka_unit_test(it_has_the_end_of_the_file),
         cmocka_unit_test(nothing_begins_where_it_cannot),
         cmocka_unit_test(what_fails_is_an_error_once),
         cmocka_unit_test(what_nobody_asks_for_is_nobodys_error),

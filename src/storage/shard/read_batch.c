@@ -14,6 +14,7 @@
 struct batch_part {
     struct shard_file *file; /* in use */
     uint64_t start, end;     /* equal: the page cache has it, or it could not be read */
+    uint64_t tail;           /* bytes behind it that are read when they are asked for */
     unsigned char *bytes;
 };
 
@@ -63,17 +64,18 @@ bool batch_plan_add_span(struct batch_plan *plan, const struct metadata_entry *e
 }
 
 /* Of a range, what is read around the page cache: direct transfers cannot reach into the page that
- * the file ends in the middle of. */
+ * the file ends in the middle of, which is the tail. */
 static struct batch_part part_of(struct shard_file *file, const struct batch_range *range,
                                  struct cached_group *group)
 {
     uint64_t unit = shard_file_unit(file), pages = shard_file_size(file) & ~(PAGE - 1);
     uint64_t start = range->start / unit * unit, end = (range->end + unit - 1) / unit * unit;
+    uint64_t tail = end > pages ? shard_file_size(file) - pages : 0;
     bool demanded = shard_reader_demands(file->reader);
     end = end < pages ? end : pages;
     if (start >= end || !shard_file_bypasses_cache(file, group, start, demanded))
         end = start;
-    return (struct batch_part){.file = file, .start = start, .end = end};
+    return (struct batch_part){.file = file, .start = start, .end = end, .tail = tail};
 }
 
 static dcp_status start_part(struct read_batch *batch, struct batch_part *part, size_t place)
@@ -110,10 +112,11 @@ static dcp_status start_parts(struct read_batch *batch, const struct batch_plan 
             RETURN_IF_ERROR(shard_file_acquire(batch->reader, range->file, verification, &file));
         struct batch_part part = part_of(file, range, &group);
         size_t size = (size_t)(part.end - part.start);
-        if (size == 0 || size > READ_BATCH_BYTES - place)
+        size_t room = part.tail > 0 ? size + MEMORY_PAGE : size;
+        if (size == 0 || room > READ_BATCH_BYTES - place)
             continue;
         status = start_part(batch, &part, place);
-        place += size;
+        place += room;
     }
     if (file)
         shard_file_release(batch->reader, file);
@@ -140,18 +143,31 @@ struct read_batch *read_batch_begin(struct shard_reader *reader, const struct ba
     return NULL;
 }
 
+/* Through the page cache. */
+static dcp_status read_tail(struct batch_part *part)
+{
+    unsigned char *bytes = part->bytes + (part->end - part->start);
+    RETURN_IF_ERROR(shard_file_read(part->file, bytes, (size_t)part->tail, part->end));
+    part->end += part->tail;
+    part->tail = 0;
+    return DCP_OK;
+}
+
 dcp_status read_batch_find(struct read_batch *batch, const struct shard_file *file, uint64_t offset,
                            uint64_t size, const unsigned char **bytes)
 {
     *bytes = NULL;
     for (size_t i = 0; batch && i < batch->count; i++) {
         struct batch_part *part = &batch->parts[i];
-        if (part->file != file || offset < part->start || offset > part->end ||
-            size > part->end - offset)
+        uint64_t end = part->end + part->tail;
+        if (part->file != file || offset < part->start || offset > end || size > end - offset)
             continue;
         dcp_status status = storage_queue_finish(batch->lane->queue, &batch->lane->transfers[i]);
+        if (status == DCP_OK && offset + size > part->end)
+            status = read_tail(part);
         if (status != DCP_OK) {
             part->end = part->start;
+            part->tail = 0;
             return status;
         }
         *bytes = part->bytes + (offset - part->start);

@@ -11,6 +11,7 @@
 #include "format/footer/footer.h"
 #include "storage/shard/decompressed_source.h"
 #include "storage/shard/shard_file.h"
+#include "storage/shard/shard_request.h"
 #include "storage/verify/verify.h"
 #include "storage/verify/verify_crew.h"
 
@@ -46,7 +47,8 @@ struct verification {
     struct verify_job *job;          /* NULL: none, faults are reported at once */
     const struct verify_span *spans; /* of the current piece or file, in its order */
     size_t span_count;
-    bool some_footers; /* either all files of a save have footers, or none */
+    const struct read_window *window; /* that has what is checked now; NULL: none */
+    bool some_footers;                /* either all files of a save have footers, or none */
 };
 
 /* The place of a piece of the metadata; sorted by file, then offset. */
@@ -74,13 +76,16 @@ bool verification_tell(struct verify_progress *progress);
 /* Checks a file but for its blocks: it exists, and its length and footer are right. *usable: its
  * pieces can be checked. */
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
-/* Announces what will be read of the pieces of a job, which lie from `from` to `end`: bytes that
- * are read with their blocks and once more with their records come from the page cache. */
+/* The end of the blocks that begin before `end`; without checksums of blocks `end`, or that of the
+ * file. */
+uint64_t verify_blocks_end(const struct shard_file *file, uint64_t end);
+/* Announces what will be read of pieces of a job, which lie from `from` to `end`: bytes that are
+ * read with their blocks and once more with their records come from the page cache. */
 dcp_status verify_expect(struct verification *verification, const struct placed_piece *placed,
                          size_t count, uint64_t from, uint64_t end);
 /* Checks the blocks that begin in [from, end) of a file; those with the end of its contents for
  * UINT64_MAX. spans: in the order of the file, whose checksums are taken; without checksums of
- * blocks those of large ones. */
+ * blocks those of large ones, and of what the window has. */
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
                          uint64_t end, struct verify_span *spans, size_t span_count);
 /* The same, of a part of a tensor. Without checksums of blocks only the span's is taken. */

@@ -6,7 +6,7 @@
 #include "base/thread.h"
 #include "format/metadata/metadata_codec.h"
 #include "storage/verify/verification.h"
-#include "storage/verify/verify_jobs.h"
+#include "storage/verify/verify_runs.h"
 
 /* Less than that is not worth threads. */
 #define THREADED_BYTES ((uint64_t)64 << 20)
@@ -76,37 +76,70 @@ static bool join_parts(const struct file_job *job, struct verify_job *running,
     return true;
 }
 
-/* The verification's spans are those that the job's parts have joined. */
+/* Where the data of pieces is expected to be. */
+static dcp_status find_spans(const struct placed_piece *placed, size_t count,
+                             struct verify_span **spans)
+{
+    *spans = memory_allocate_zeroed(count, sizeof **spans);
+    if (!*spans)
+        return error_no_memory(count * sizeof **spans, "places of tensors");
+    for (size_t i = 0; i < count; i++)
+        if (metadata_is_in_stream(placed[i].piece)) /* records of a .pt file have been checked */
+            verify_expect_data(&placed[i], &(*spans)[i]);
+    return DCP_OK;
+}
+
+/* The blocks of a run, then its pieces. divided: the checksums of the first one's data are those
+ * that the job's parts have joined, which are the verification's. */
+static dcp_status check_run(struct verification *own, uint32_t file,
+                            const struct placed_piece *placed, const struct verify_run *run,
+                            struct verify_span *spans, bool divided)
+{
+    const struct verify_span *joined = own->spans;
+    size_t joined_count = own->span_count;
+    RETURN_IF_ERROR(verify_blocks(own, file, run->from, run->end, spans, run->count));
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < run->count && status == DCP_OK; i++) {
+        bool is_divided = divided && i == 0;
+        own->spans = is_divided ? joined : &spans[i];
+        own->span_count = is_divided ? joined_count : 1;
+        status = verify_piece(own, &placed[i]);
+    }
+    own->spans = joined;
+    own->span_count = joined_count;
+    return status;
+}
+
+/* Bytes of pieces, which may have been read with their blocks. */
+static uint64_t run_bytes(const struct placed_piece *placed, const struct verify_run *run,
+                          bool divided)
+{
+    uint64_t bytes = 0;
+    for (size_t i = divided ? 1 : 0; i < run->count; i++)
+        bytes += verify_piece_bytes(&placed[i]);
+    return bytes;
+}
+
 static dcp_status check_pieces(const struct file_check *check, struct verification *own,
                                const struct file_job *job)
 {
     const struct placed_piece *placed = check->jobs.placed + job->piece;
-    struct verify_span *spans = memory_allocate_array(job->count, sizeof *spans);
-    const struct verify_span *joined = own->spans;
-    size_t joined_count = own->span_count;
-    uint64_t passed = 0; /* bytes of pieces, which may have been read with their blocks */
-    if (!spans)
-        return error_no_memory(job->count * sizeof *spans, "places of tensors");
-    for (size_t i = 0; i < job->count; i++) {
-        spans[i] = (struct verify_span){0};
-        if (metadata_is_in_stream(placed[i].piece)) /* records of a .pt file have been checked */
-            verify_expect_data(&placed[i], &spans[i]);
-    }
-    dcp_status status = DCP_OK;
-    if (job->count > 0)
-        status = verify_expect(own, placed, job->count, job->from, job->end);
+    struct verify_span *spans = NULL;
+    struct verify_runs runs;
+    uint64_t passed = 0;
+    dcp_status status = verify_runs_begin(&runs, own, placed, job);
     if (status == DCP_OK)
-        status = verify_blocks(own, job->file, job->from, job->end, spans, job->count);
-    for (size_t i = 0; i < job->count && status == DCP_OK; i++) {
+        status = find_spans(placed, job->count, &spans);
+    while (verify_runs_next(&runs, &status)) {
+        size_t first = runs.run.first;
+        bool divided = first == 0 && own->span_count > 0;
+        status = check_run(own, job->file, placed + first, &runs.run, spans + first, divided);
+        passed += run_bytes(placed + first, &runs.run, divided);
         uint64_t done = job->bytes - own->left;
-        bool divided = i == 0 && joined_count > 0;
-        own->spans = divided ? joined : &spans[i];
-        own->span_count = divided ? joined_count : 1;
-        status = verify_piece(own, &placed[i]);
-        passed += divided ? 0 : verify_piece_bytes(&placed[i]);
         if (status == DCP_OK)
             status = verification_advance(own, passed > done ? passed - done : 0);
     }
+    verify_runs_end(&runs);
     memory_release(spans);
     return status;
 }
@@ -205,6 +238,7 @@ static dcp_status run_jobs(struct file_check *check)
     }
     verification->progress->total += bytes;
     dcp_status status = verify_crew_run(&crew, check->jobs.count, threads_for(check, bytes));
+    read_window_free_rooms(verification->reader);
     collect(check, verification);
     return status;
 }

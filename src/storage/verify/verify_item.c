@@ -127,8 +127,8 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
     const char *file = verification->metadata->files[piece->file];
     struct stored_item item;
     bool sound = true;
-    dcp_status status =
-        stored_item_open(&item, verification->reader, placed->entry, piece, DCP_VERIFY_NONE, true);
+    dcp_status status = stored_item_open_in(&item, verification->reader, placed->entry, piece,
+                                            DCP_VERIFY_NONE, true, verification->window);
     if (status == DCP_OK) {
         status = stored_item_pass(&item);
         if (status != DCP_OK)

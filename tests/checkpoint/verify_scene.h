@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A checkpoint of one file on a simulated disk, which is damaged and checked. */
+#ifndef TESTS_CHECKPOINT_VERIFY_SCENE_H
+#define TESTS_CHECKPOINT_VERIFY_SCENE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dcp.h"
+#include "fault/simulated_file_system.h"
+
+#define VERIFY_SCENE       "run/scene"
+#define VERIFY_SCENE_SHARD VERIFY_SCENE "/__0_0.distcp"
+
+/* Files as PyTorch writes them: no footers, an id that promises none, and no second copy of the
+ * metadata. */
+void verify_scene_make_bare(struct simulated_file_system *fs);
+/* Changes a bit of the file. */
+void verify_scene_damage(struct simulated_file_system *fs, uint64_t at);
+
+struct scene_faults {
+    uint64_t blocks, records;
+};
+
+/* Counts faults of blocks and of records. context: of type scene_faults. */
+void verify_scene_fault(void *context, const char *file, uint64_t offset, const char *name,
+                        const char *fault);
+/* Requests cost time from now on, and what they read goes into one place. */
+void verify_scene_make_costly(dcp_storage *storage);
+#define VERIFY_SCENE_REQUEST ((size_t)3 << 19) /* bytes of one */
+/* Hints may fail, and what a queue does not take is read without it. */
+bool verify_scene_is_needed(const char *operation);
+
+#endif
