@@ -158,7 +158,7 @@ def parse_arguments(arguments):
     parser.add_argument("--build", default=os.path.join(TREE, "build", "release"))
     parser.add_argument("--python", default=os.environ.get("DCP_PYTHON"))
     options = parser.parse_args(arguments)
-    options.dir = options.dir or options.build
+    options.dir = os.path.abspath(options.dir or options.build)  # a file:// address has it
     venv = os.path.join(TREE, "build", "venv", "bin", "python")
     options.python = options.python or (venv if os.path.exists(venv) else sys.executable)
     return options
