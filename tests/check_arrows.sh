@@ -23,8 +23,8 @@ BEGIN {
     slash = index($1, "/"); room = substr($1, 1, slash - 1)
     target = index($4, "/") ? substr($4, 1, index($4, "/") - 1) : "dcp"
     bad = !index(allowed[room], " " target " ")
-    # A save by many ranks from one process, which only a conversion needs.
-    if (room == "convert" && $4 == "checkpoint/save/save_as_ranks.h") bad = 0
+    # A save by many ranks from one process, and reads of many tensors at once, which only a conversion needs.
+    if (room == "convert" && $4 ~ "^checkpoint/(save/save_as_ranks|view/view_read)[.]h$") bad = 0
     # Implementations of the storage table are seen by nobody.
     if (match($4, "^storage/(files|memory)/") && index($1, substr($4, 1, RLENGTH)) != 1) bad = 1
     # What they stand on is the table, and what carries transfers for a queue.

@@ -9,6 +9,8 @@
 
 /* Bytes of a block: each thread has memory for one. */
 #define CONVERT_BLOCK ((size_t)4 << 20)
+/* Of the widest elements. */
+#define CONVERT_ALIGNMENT 8
 
 /* One run of bytes of a file, and where they come from. */
 struct convert_run {
@@ -21,11 +23,20 @@ struct convert_run {
     uint32_t crc;    /* is filled in */
 };
 
+/* What lies between runs, where it depends on their checksums. */
+struct convert_gaps {
+    /* Fills the bytes between a run, whose checksum is known, and the one behind it in the list and
+     * the file; they are zeros. Called on any thread, for some of the runs. */
+    void (*fill)(void *context, const struct convert_run *run, unsigned char *bytes, size_t size);
+    void *context;
+};
+
 /* Copies all runs, in their order or that of a compressed source, as far as threads keep to it.
- * thread_count: 0 means 4. with_crc: checksums are wanted. What the
- * output's journal tells of is not copied again. */
+ * Small neighbours are copied at once, and what is between them is written. gaps: with that and
+ * checksums; NULL: with zeros, and no checksums are wanted. What the output's journal tells of is
+ * not copied again. */
 dcp_status convert_copy(const struct convert_source *source, struct convert_output *output,
-                        struct convert_run *runs, size_t count, bool with_crc,
+                        struct convert_run *runs, size_t count, const struct convert_gaps *gaps,
                         struct progress *progress);
 size_t convert_thread_count(const dcp_convert_options *options);
 

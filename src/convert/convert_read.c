@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranges of a tensor's row-major elements, as boxes that the checkpoint can read. */
+/* Ranges of a tensor's row-major elements, as boxes that the checkpoint can read, and several
+ * tensors at once. */
 #include <string.h>
 
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/view/view_read.h"
 #include "convert/convert_source.h"
 #include "convert/source_parts.h"
 
@@ -55,4 +59,30 @@ dcp_status convert_read(const struct convert_source *source, const struct conver
         count -= taken;
     }
     return DCP_OK;
+}
+
+bool convert_is_plain(const struct convert_source *source, const struct convert_item *item)
+{
+    return item->is_tensor && !item->recipe && !source->parts;
+}
+
+dcp_status convert_read_wholes(const struct convert_source *source,
+                               const struct convert_whole *wholes, size_t count)
+{
+    dcp_read_options options = {.convert = false};
+    struct view_read *reads = memory_allocate_zeroed(count, sizeof *reads);
+    if (!reads)
+        return error_no_memory(count * sizeof *reads, "tensors to read");
+    for (size_t i = 0; i < count; i++) {
+        const struct convert_item *item = wholes[i].item;
+        dcp_tensor *to = &reads[i].destination;
+        reads[i].entry = item->entry;
+        *to = (dcp_tensor){.dtype = item->dtype, .ndim = item->ndim, .data = wholes[i].elements};
+        if (item->ndim > 0)
+            memcpy(to->global_shape, item->shape, (size_t)item->ndim * sizeof *item->shape);
+        options.convert = options.convert || item->dtype != item->stored;
+    }
+    dcp_status status = view_read_tensors(source->checkpoint, reads, count, &options);
+    memory_release(reads);
+    return status;
 }

@@ -86,6 +86,16 @@ dcp_status convert_read_stream(const struct convert_source *source, const struct
 /* Reads elements from first on, row-major, as the destination has them. Any thread. */
 dcp_status convert_read(const struct convert_source *source, const struct convert_item *item,
                         int64_t first, int64_t count, void *elements);
+/* Whether an item is an entry as it is, so that it can be read with others. */
+bool convert_is_plain(const struct convert_source *source, const struct convert_item *item);
+/* A plain item, and where its elements go. */
+struct convert_whole {
+    const struct convert_item *item;
+    void *elements;
+};
+/* Reads all of plain items, of different entries: neighbours in a file at once. Any thread. */
+dcp_status convert_read_wholes(const struct convert_source *source,
+                               const struct convert_whole *wholes, size_t count);
 /* Whether two tensors have the same dtype, shape and bytes. */
 dcp_status convert_equal(const struct convert_source *source, const struct convert_item *a,
                          const struct convert_item *b, bool *equal);

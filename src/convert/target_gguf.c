@@ -224,8 +224,7 @@ static dcp_status write_tensors(struct gguf_file *file, size_t number)
         file->runs[run++] =
             (struct convert_run){.bytes = zeros, .size = padding, .file = number, .offset = end};
     }
-    return convert_copy(file->source, &file->output, file->runs, run, false,
-                        file->target->progress);
+    return convert_copy(file->source, &file->output, file->runs, run, NULL, file->target->progress);
 }
 
 static dcp_status write_file(struct gguf_file *file)

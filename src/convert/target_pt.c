@@ -29,6 +29,7 @@ struct pt_writing {
     struct stream_record *items;
     struct stream_records records;
     struct convert_run *runs;
+    bool *filled; /* by run: what is between it and the next one is in the file */
     struct convert_output output;
 };
 
@@ -111,7 +112,8 @@ static dcp_status place(struct pt_writing *writing)
     writing->data = memory_allocate_array(count, sizeof *writing->data);
     writing->names = memory_allocate_array(count, sizeof *writing->names);
     writing->items = memory_allocate_array(count + STREAM_OTHER_RECORDS, sizeof *writing->items);
-    if (!writing->data || !writing->names || !writing->items)
+    writing->filled = memory_allocate_zeroed(count, sizeof *writing->filled);
+    if (!writing->data || !writing->names || !writing->items || !writing->filled)
         return error_no_memory(count * sizeof *writing->items, "records");
     for (size_t i = 0; i < count; i++) {
         snprintf(writing->names[i], sizeof writing->names[i], "data/%zu", i);
@@ -124,11 +126,41 @@ static dcp_status place(struct pt_writing *writing)
     return DCP_OK;
 }
 
-/* All but elements, when these are written. */
+/* The end of a record of elements, and the beginning of the next one, when the checksum is known.
+ */
+static void fill_between(void *context, const struct convert_run *run, unsigned char *bytes,
+                         size_t size)
+{
+    struct pt_writing *writing = context;
+    size_t index = (size_t)(run - writing->runs);
+    const struct stream_record *record = &writing->records.items[STREAM_DATA_RECORD + index];
+    struct stream_record ended = record[0];
+    struct buffer between;
+    ended.crc = run->crc;
+    buffer_init(&between, 0);
+    stream_put_descriptor(&between, &ended);
+    stream_put_header(&between, &record[1]);
+    if (buffer_status(&between) == DCP_OK && between.size == size) {
+        memcpy(bytes, between.data, size);
+        writing->filled[index] = true;
+    }
+    buffer_free(&between);
+}
+
+/* Bytes that follow each other in the file. */
+static dcp_status write_bytes(struct pt_writing *writing, size_t file, const struct buffer *bytes,
+                              uint64_t offset)
+{
+    RETURN_IF_ERROR(buffer_status(bytes));
+    return convert_output_write(&writing->output, file, bytes->data, bytes->size, offset);
+}
+
+/* All but elements, when these are written, and what was written with them. */
 static dcp_status write_rest(struct pt_writing *writing, size_t file)
 {
     struct stream_records *records = &writing->records;
     struct buffer bytes;
+    uint64_t offset = 0;
     buffer_init(&bytes, 0);
     for (size_t i = 0; i < writing->count; i++)
         records->items[STREAM_DATA_RECORD + i].crc = writing->runs[i].crc;
@@ -137,30 +169,21 @@ static dcp_status write_rest(struct pt_writing *writing, size_t file)
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < records->count && status == DCP_OK; i++) {
         const struct stream_record *record = &records->items[i];
-        bool elements = i >= STREAM_DATA_RECORD && i < STREAM_DATA_RECORD + writing->count;
-        buffer_clear(&bytes);
-        if (elements)
-            stream_put_header(&bytes, record);
-        else
+        size_t data = i - STREAM_DATA_RECORD;
+        if (i < STREAM_DATA_RECORD || data >= writing->count) {
             stream_put_record(&bytes, record);
-        status = buffer_status(&bytes);
-        if (status == DCP_OK)
-            status = convert_output_write(&writing->output, file, bytes.data, bytes.size,
-                                          record->header_offset);
+            continue;
+        }
+        stream_put_header(&bytes, record);
+        if (data == 0 || !writing->filled[data - 1])
+            status = write_bytes(writing, file, &bytes, offset);
         buffer_clear(&bytes);
-        if (elements)
-            stream_put_descriptor(&bytes, record);
-        if (status == DCP_OK)
-            status = convert_output_write(&writing->output, file, bytes.data, bytes.size,
-                                          record->data_offset + record->size);
+        offset = record->data_offset + record->size;
+        stream_put_descriptor(&bytes, record);
     }
-    buffer_clear(&bytes);
     stream_put_directory(&bytes, records);
     if (status == DCP_OK)
-        status = buffer_status(&bytes);
-    if (status == DCP_OK)
-        status = convert_output_write(&writing->output, file, bytes.data, bytes.size,
-                                      records->directory_offset);
+        status = write_bytes(writing, file, &bytes, offset);
     buffer_free(&bytes);
     return status;
 }
@@ -168,6 +191,7 @@ static dcp_status write_rest(struct pt_writing *writing, size_t file)
 static dcp_status write_file(struct pt_writing *writing, const struct convert_target *target)
 {
     const struct convert_source *source = writing->source;
+    const struct convert_gaps gaps = {fill_between, writing};
     size_t file;
     target->report->files = 1;
     if (source->options->dry_run)
@@ -179,7 +203,7 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
     RETURN_IF_ERROR(convert_output_add(&writing->output, "", writing->records.length, &file));
     for (size_t i = 0; i < writing->count; i++)
         writing->runs[i].file = file;
-    RETURN_IF_ERROR(convert_copy(source, &writing->output, writing->runs, writing->count, true,
+    RETURN_IF_ERROR(convert_copy(source, &writing->output, writing->runs, writing->count, &gaps,
                                  target->progress));
     RETURN_IF_ERROR(write_rest(writing, file));
     RETURN_IF_ERROR(convert_output_seal(&writing->output, file));
@@ -201,6 +225,7 @@ dcp_status convert_to_pt(struct convert_source *source, const struct convert_tar
     memory_release(writing.names);
     memory_release(writing.items);
     memory_release(writing.runs);
+    memory_release(writing.filled);
     memory_release(writing.storages);
     buffer_free(&writing.pickle);
     dcp_state_free(writing.root);

@@ -50,7 +50,7 @@ dcp_status safetensors_output_copy(struct safetensors_output *files,
                                    const struct convert_source *source, struct progress *progress)
 {
     RETURN_IF_ERROR(
-        convert_copy(source, &files->output, files->runs, files->run_count, false, progress));
+        convert_copy(source, &files->output, files->runs, files->run_count, NULL, progress));
     for (size_t i = 0; i < files->output.count; i++)
         if (files->output.files[i] >= 0)
             RETURN_IF_ERROR(convert_output_seal(&files->output, i));

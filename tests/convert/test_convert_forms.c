@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every form into every form and back, bit for bit; what options choose; what is refused. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -102,6 +103,41 @@ static void ranks_and_compression_change_nothing(void **state)
                 (dcp_convert_options){.form = DCP_FORM_DCP, .compression = DCP_COMPRESSION_ZSTD});
         scene_equal(from, small);
     }
+}
+
+/* Small tensors are read with their neighbours: of one dtype and of another. */
+static void a_damaged_neighbour_is_named(void **state)
+{
+    const char *from = path_in(state, "many"), *file = path_in(state, "many/__0_0.distcp");
+    float values[3000] = {0};
+    dcp_state *root = dcp_state_new();
+    dcp_checkpoint *checkpoint;
+    dcp_stored_chunk chunk;
+    size_t index, size;
+    for (int i = 0; i < 20; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", i);
+        dcp_state_tensor(
+            root, name,
+            &(dcp_tensor){.dtype = DCP_F32, .ndim = 1, .global_shape = {3000}, .data = values});
+    }
+    must(dcp_save(root, from, NULL));
+    dcp_state_free(root);
+    must(dcp_checkpoint_open(from, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "t7", &index));
+    must(dcp_checkpoint_chunk(checkpoint, index, 0, &chunk));
+    dcp_checkpoint_close(checkpoint);
+    char *bytes = scene_read(file, &size);
+    bytes[chunk.offset + chunk.length / 2] ^= 1;
+    int damaged = open(file, O_WRONLY);
+    assert_int_equal(write(damaged, bytes, size), size);
+    close(damaged);
+    free(bytes);
+    must_fail(dcp_convert(from, path_in(state, "many.pt"), NULL, NULL), DCP_ERR_CHECKSUM, "t7");
+    const dcp_convert_options half = {.form = DCP_FORM_SAFETENSORS, .dtype = DCP_BF16};
+    must_fail(dcp_convert(from, path_in(state, "many.safetensors"), &half, NULL), DCP_ERR_CHECKSUM,
+              "t7");
+    assert_int_equal(access(path_in(state, "many.pt"), F_OK), -1);
 }
 
 static void names_are_chosen(void **state)
@@ -237,6 +273,7 @@ int main(void)
         TEST(every_pair_is_exact),
         TEST(objects_and_lists_are_kept),
         TEST(ranks_and_compression_change_nothing),
+        TEST(a_damaged_neighbour_is_named),
         TEST(names_are_chosen),
         TEST(the_model_alone),
         TEST(nothing_is_overwritten),

@@ -209,10 +209,13 @@ static void test_without_memory(void **state)
         dcp_status status = dcp_convert(source, to, &options, NULL);
         reached = failing_allocator_reached();
         assert_int_equal(failing_allocator_remove(), 0);
-        assert_true(status == DCP_ERR_NO_MEMORY || (status == DCP_OK && !reached));
+        assert_true(status == DCP_ERR_NO_MEMORY || status == DCP_OK);
+        if (status != DCP_OK)
+            continue;
+        scene_same_file(to, whole); /* some of it can be done without */
+        scene_expect_names(*state, 3);
+        assert_int_equal(unlink(to), 0);
     }
-    scene_same_file(to, whole);
-    scene_expect_names(*state, 3);
     free(source);
     free(to);
     free(whole);

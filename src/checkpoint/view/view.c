@@ -8,6 +8,7 @@
 #include "checkpoint/load/load_fill.h"
 #include "checkpoint/operation/options.h"
 #include "checkpoint/view/view.h"
+#include "checkpoint/view/view_read.h"
 #include "dcp/storage_reader.h"
 #include "plan/load/load_plan.h"
 #include "storage/shard/shard_reader.h"
@@ -196,11 +197,11 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
     return DCP_OK;
 }
 
-/* A small load: the destination as a tree of one tensor, so that planning proves that all of it is
- * filled. */
-static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
-                                    const dcp_tensor *destination, const dcp_read_options *options)
+/* A small load: the destinations as a tree, so that planning proves that all of them are filled. */
+dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read *reads,
+                             size_t count, const dcp_read_options *options)
 {
+    const struct metadata *metadata = checkpoint->metadata;
     struct flat_state flat = {0};
     struct load_plan plan = {0};
     struct load_differences differences = {0};
@@ -210,20 +211,19 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
 
     if (!root)
         goto done;
-    dcp_state_tensor(root, entry->name, destination);
+    for (size_t i = 0; i < count; i++)
+        dcp_state_tensor(root, metadata->entries[reads[i].entry].name, &reads[i].destination);
     status = flatten_state(root, &flat);
     if (status == DCP_OK)
         status = flatten_check_layout(&flat);
     if (status == DCP_OK)
-        status = load_plan_make(&flat, checkpoint->metadata, NULL, options->convert, &plan,
-                                &differences);
+        status = load_plan_make(&flat, metadata, NULL, options->convert, &plan, &differences);
     if (status == DCP_OK)
-        status =
-            load_differences_judge(&differences, DCP_STRICT_MISSING, false, checkpoint->metadata);
+        status = load_differences_judge(&differences, DCP_STRICT_MISSING, false, metadata);
     if (status == DCP_OK)
         status = flatten_try_writable(&flat);
     if (status == DCP_OK)
-        status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
+        status = load_read_tensors(&flat, metadata, &plan, checkpoint->reader,
                                    options->verification, 1, &moved);
 done:
     load_differences_free(&differences);
@@ -294,19 +294,20 @@ dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t e
 {
     const struct metadata_entry *found = NULL;
     dcp_read_options how;
-    dcp_tensor ours;
+    struct view_read read = {.entry = entry};
+    dcp_tensor *ours = &read.destination;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
-    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
+    RETURN_IF_ERROR(sized_read(ours, sizeof *ours, destination, tensor_size, "dcp_tensor"));
     RETURN_IF_ERROR(sized_read(&how, sizeof how, options, options_size, "dcp_read_options"));
-    RETURN_IF_ERROR(tensor_check_given(&ours));
-    if (!ours.data && has_elements(&ours))
+    RETURN_IF_ERROR(tensor_check_given(ours));
+    if (!ours->data && has_elements(ours))
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
     RETURN_IF_ERROR(options_check_verification(how.verification));
-    return read_through_plan(checkpoint, found, &ours, &how);
+    return view_read_tensors(checkpoint, &read, 1, &how);
 }
 
 dcp_status dcp_checkpoint_read_object_sized(dcp_checkpoint *checkpoint, size_t entry,
