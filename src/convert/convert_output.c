@@ -15,6 +15,10 @@
 #include "base/memory.h"
 #include "base/random.h"
 
+/* For more at a time the page cache takes larger pages, which the system may not have at hand, and
+ * other threads wait for the file meanwhile. */
+#define WRITTEN_AT_ONCE ((size_t)512 << 10)
+
 static dcp_status fail(const char *path, const char *what)
 {
     int number = errno;
@@ -161,7 +165,8 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
 {
     const char *next = bytes;
     while (size > 0) {
-        ssize_t written = pwrite(output->files[file], next, size, (off_t)offset);
+        size_t piece = size < WRITTEN_AT_ONCE ? size : WRITTEN_AT_ONCE;
+        ssize_t written = pwrite(output->files[file], next, piece, (off_t)offset);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
