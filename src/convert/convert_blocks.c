@@ -5,9 +5,8 @@
 #include "base/memory.h"
 #include "convert/convert_order.h"
 
-/* Smaller runs are copied with their neighbours, up to so many. */
+/* Smaller runs are copied with their neighbours. */
 #define GROUPED_SIZE ((uint64_t)1 << 20)
-#define GROUPED_MOST ((size_t)256)
 /* What lies between them is written along with them. */
 #define GROUPED_GAP ((uint64_t)MEMORY_PAGE)
 
@@ -75,7 +74,7 @@ static void make_groups(const struct convert_source *source, struct convert_bloc
         bool small = is_small(source, run);
         if (run->size == 0)
             continue;
-        if (small && first && in_group < GROUPED_MOST && joins(first, last, run)) {
+        if (small && first && in_group < CONVERT_GROUP_MOST && joins(first, last, run)) {
             last = run;
             in_group++;
             continue;

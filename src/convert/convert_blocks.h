@@ -6,6 +6,9 @@
 
 #include "convert/convert_copy.h"
 
+/* Blocks of a group. */
+#define CONVERT_GROUP_MOST ((size_t)256)
+
 struct convert_blocks {
     struct convert_run **runs; /* in the order in which they are copied */
     size_t run_count;

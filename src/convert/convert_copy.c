@@ -140,7 +140,6 @@ struct copy_thread {
     unsigned char *space;
     struct convert_writer writer;
     struct convert_whole *wholes; /* of a group */
-    size_t whole_capacity;
 };
 
 /* Where a block goes in memory: it lies in its page as in the file's, as far as elements can. */
@@ -181,15 +180,6 @@ static dcp_status read_group(struct copy_thread *thread, size_t first, size_t en
     const struct convert_blocks *blocks = &thread->copying->blocks;
     uint64_t begin = convert_block_at(blocks, first).run->offset;
     size_t count = 0;
-    if (end - first > thread->whole_capacity) {
-        memory_release(thread->wholes);
-        thread->whole_capacity = end - first;
-        thread->wholes = memory_allocate_array(end - first, sizeof *thread->wholes);
-        if (!thread->wholes)
-            thread->whole_capacity = 0;
-    }
-    if (!thread->wholes)
-        return error_no_memory((end - first) * sizeof *thread->wholes, "tensors to read");
     for (size_t i = first; i < end; i++) {
         const struct convert_run *run = convert_block_at(blocks, i).run;
         unsigned char *place = bytes + (run->offset - begin);
@@ -263,10 +253,11 @@ static dcp_status run_thread(void *context, size_t index)
     struct copying *copying = context;
     struct copy_thread thread = {.copying = copying, .index = index};
     thread.space = memory_allocate_large(CONVERT_BLOCK + MEMORY_PAGE);
-    if (!thread.space)
-        return error_no_memory(CONVERT_BLOCK + MEMORY_PAGE, "a block");
+    thread.wholes = memory_allocate_array(CONVERT_GROUP_MOST, sizeof *thread.wholes);
     convert_writer_init(&thread.writer, copying->output);
-    dcp_status status = copy_groups(&thread);
+    dcp_status status = thread.space && thread.wholes
+                            ? copy_groups(&thread)
+                            : error_no_memory(CONVERT_BLOCK + MEMORY_PAGE, "a block");
     if (status != DCP_OK)
         atomic_store(&copying->failed, true);
     else if (!atomic_load(&copying->failed))

@@ -108,24 +108,9 @@ static void what_cannot_be_read_is_a_fault(void **state)
     dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
     verify_scene_make_costly(&storages[1]);
     for (size_t i = 0; i < 4; i++) {
-        const dcp_open_options options = {.storage = &storages[i % 2]};
-        bool reached = true;
-        simulated_set_fault(fs, NULL);
         if (i == 2)
             verify_scene_make_bare(fs);
-        for (long n = 1; reached; n++) {
-            uint64_t faults = 0;
-            simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
-                                                              .kind = SIMULATED_ERROR,
-                                                              .error_number = EIO,
-                                                              .from_then_on = i >= 2});
-            dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
-            const char *name = simulated_operation_name(fs, n);
-            reached = simulated_fault_reached(fs);
-            if (reached && verify_scene_is_needed(name) && status == DCP_OK && faults == 0)
-                fail_msg("operation %ld (%s) failed unnoticed", n, name);
-            assert_int_equal(simulated_open_descriptors(fs), 0);
-        }
+        verify_scene_fail_each(fs, &storages[i % 2], i >= 2);
     }
     simulated_free(fs);
 }

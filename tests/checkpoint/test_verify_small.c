@@ -162,23 +162,9 @@ static void what_cannot_be_read_is_a_fault(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * SCENES; i++) {
         struct simulated_file_system *fs = small_disk_with(&scenes[i / 2]);
-        const dcp_open_options options = {.storage = simulated_storage(fs)};
-        bool reached = true, again = i % 2 == 1 || scenes[i / 2].large;
         if (i % 2 == 1)
             verify_scene_make_bare(fs);
-        for (long n = 1; reached; n++) {
-            uint64_t faults = 0;
-            simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
-                                                              .kind = SIMULATED_ERROR,
-                                                              .error_number = EIO,
-                                                              .from_then_on = again});
-            dcp_status status = dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults);
-            const char *name = simulated_operation_name(fs, n);
-            reached = simulated_fault_reached(fs);
-            if (reached && verify_scene_is_needed(name) && status == DCP_OK && faults == 0)
-                fail_msg("%zu: operation %ld (%s) failed unnoticed", i, n, name);
-            assert_int_equal(simulated_open_descriptors(fs), 0);
-        }
+        verify_scene_fail_each(fs, simulated_storage(fs), i % 2 == 1 || scenes[i / 2].large);
         simulated_free(fs);
     }
 }

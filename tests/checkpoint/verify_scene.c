@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "verify_scene.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,8 +105,30 @@ void verify_scene_make_costly(dcp_storage *storage)
     storage->describe = describe_costly;
 }
 
-bool verify_scene_is_needed(const char *operation)
+/* Hints may fail, and what a queue does not take is read without it. */
+static bool is_needed(const char *operation)
 {
     return strncmp(operation, "close", 5) != 0 && strncmp(operation, "cached", 6) != 0 &&
            strncmp(operation, "will_need", 9) != 0 && strncmp(operation, "queue_", 6) != 0;
+}
+
+void verify_scene_fail_each(struct simulated_file_system *fs, const dcp_storage *storage,
+                            bool from_then_on)
+{
+    const dcp_open_options options = {.storage = storage};
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        uint64_t faults = 0;
+        simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
+                                                          .kind = SIMULATED_ERROR,
+                                                          .error_number = EIO,
+                                                          .from_then_on = from_then_on});
+        dcp_status status = dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults);
+        const char *name = simulated_operation_name(fs, n);
+        reached = simulated_fault_reached(fs);
+        if (reached && is_needed(name) && status == DCP_OK && faults == 0)
+            fail_msg("operation %ld (%s) failed unnoticed", n, name);
+        assert_int_equal(simulated_open_descriptors(fs), 0);
+    }
+    simulated_set_fault(fs, NULL);
 }

@@ -28,7 +28,8 @@ void verify_scene_fault(void *context, const char *file, uint64_t offset, const 
 /* Requests cost time from now on, and what they read goes into one place. */
 void verify_scene_make_costly(dcp_storage *storage);
 #define VERIFY_SCENE_REQUEST ((size_t)3 << 19) /* bytes of one */
-/* Hints may fail, and what a queue does not take is read without it. */
-bool verify_scene_is_needed(const char *operation);
+/* Has each operation fail, once or from then on, and fails the test if a check does not notice. */
+void verify_scene_fail_each(struct simulated_file_system *fs, const dcp_storage *storage,
+                            bool from_then_on);
 
 #endif
