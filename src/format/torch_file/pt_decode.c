@@ -32,6 +32,7 @@ static dcp_status read_pickle(struct pt_file *file)
 static dcp_status open_archive(struct byte_source source, struct pt_file *file)
 {
     RETURN_IF_ERROR(zip_open(source, &file->archive));
+    RETURN_IF_ERROR(zip_locate(&file->archive));
     return read_pickle(file);
 }
 

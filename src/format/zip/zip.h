@@ -24,6 +24,7 @@ struct zip_record {
     uint64_t stored_size;
     uint64_t size;
     uint64_t header_offset;
+    uint64_t data_offset; /* 0: zip_data_offset() reads the local header */
 };
 
 /* Bytes of the source that were read on opening, or were in memory already. */
@@ -59,7 +60,11 @@ dcp_status zip_add_bare(struct zip_archive *archive, const char *name, uint64_t 
                         uint64_t size);
 /* Ignores case, as PyTorch does. NULL: none. */
 const struct zip_record *zip_find(const struct zip_archive *archive, const char *name);
-/* Offset in the source of the record's first stored byte; reads and checks the local header. */
+/* Reads and checks the local headers of all records, for zip_data_offset(): together where they are
+ * near each other, others announced before. A header that is wrong fails zip_data_offset() alone. */
+dcp_status zip_locate(struct zip_archive *archive);
+/* Offset in the source of the record's first stored byte; reads and checks the local header, unless
+ * zip_locate() has. */
 dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
                            uint64_t *offset);
 /* The whole record, inflated, its CRC checked (a stored 0 with PyTorch's meaning: not computed).

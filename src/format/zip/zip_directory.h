@@ -38,6 +38,10 @@ dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, size_t 
 const unsigned char *zip_window_find(const struct zip_archive *archive, uint64_t offset,
                                      uint64_t size);
 
+/* Checks the fixed part of a record's local header, and finds where its data begins. */
+dcp_status zip_header_read(const struct zip_archive *archive, const struct zip_record *record,
+                           const unsigned char *header, uint64_t *offset);
+
 /* Names compare in ASCII lower case. */
 static inline char zip_lower(char character)
 {

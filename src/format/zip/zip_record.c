@@ -14,16 +14,9 @@
 /* The most memory that libdeflate takes to inflate. */
 #define DECOMPRESSOR_SIZE ((size_t)16 << 10)
 
-dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
-                           uint64_t *offset)
+dcp_status zip_header_read(const struct zip_archive *archive, const struct zip_record *record,
+                           const unsigned char *header, uint64_t *offset)
 {
-    unsigned char room[ZIP_LOCAL_HEADER_SIZE];
-    const unsigned char *header;
-    if (archive->bare) {
-        *offset = record->header_offset;
-        return DCP_OK;
-    }
-    RETURN_IF_ERROR(zip_bytes(archive, record->header_offset, sizeof room, room, &header));
     if (load_u32(header) != ZIP_LOCAL_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT, "zip record \"%s\" has no local header at %" PRIu64,
                              record->name, record->header_offset);
@@ -46,6 +39,18 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
                              record->name, record->stored_size, data, archive->directory_offset);
     *offset = data;
     return DCP_OK;
+}
+
+dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
+                           uint64_t *offset)
+{
+    unsigned char room[ZIP_LOCAL_HEADER_SIZE];
+    const unsigned char *header;
+    *offset = archive->bare ? record->header_offset : record->data_offset;
+    if (archive->bare || record->data_offset > 0)
+        return DCP_OK;
+    RETURN_IF_ERROR(zip_bytes(archive, record->header_offset, sizeof room, room, &header));
+    return zip_header_read(archive, record, header, offset);
 }
 
 dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size)

@@ -24,10 +24,18 @@ static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_
     return shard_file_read(context, bytes, size, offset);
 }
 
+static void expect_source(void *context, uint64_t offset, size_t size)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    shard_file_expect(context, &group, offset, size);
+}
+
 struct byte_source shard_file_source(struct shard_file *file)
 {
-    return (struct byte_source){
-        .read = read_source, .context = file, .size = shard_file_size(file)};
+    return (struct byte_source){.read = read_source,
+                                .expect = expect_source,
+                                .context = file,
+                                .size = shard_file_size(file)};
 }
 
 /* What the footer said. */
