@@ -84,9 +84,9 @@ static void every_damaged_block_is_reported(void **state)
         const dcp_open_options options = {.storage = simulated_storage(fs)};
         struct scene_faults faults = {0};
         uint64_t count, bytes = (uint64_t)sizes[i] * sizeof(float);
-        verify_scene_damage(fs, bytes / 7);
-        verify_scene_damage(fs, bytes / 2);
-        verify_scene_damage(fs, bytes + bytes / 3);
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, bytes / 7);
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, bytes / 2);
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, bytes + bytes / 3);
         assert_int_equal(dcp_verify(PATH, &options, verify_scene_fault, &faults, &count), DCP_OK);
         assert_int_equal(faults.blocks, 3);
         assert_int_equal(faults.records, 2);

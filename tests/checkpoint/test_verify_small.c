@@ -136,9 +136,9 @@ static void each_damaged_tensor_is_reported(void **state)
         struct simulated_file_system *fs = disk_with(scene);
         dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
         verify_scene_make_costly(&storages[1]);
-        verify_scene_damage(fs, middle_of(&storages[0], 1));
-        verify_scene_damage(fs, middle_of(&storages[0], scene->count / 2));
-        verify_scene_damage(fs, middle_of(&storages[0], scene->count - 1));
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, middle_of(&storages[0], 1));
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, middle_of(&storages[0], scene->count / 2));
+        verify_scene_damage(fs, VERIFY_SCENE_SHARD, middle_of(&storages[0], scene->count - 1));
         for (size_t k = 0; k < 4; k++) {
             const dcp_open_options options = {.storage = &storages[k % 2]};
             struct scene_faults faults = {0};

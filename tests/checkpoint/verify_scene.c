@@ -76,19 +76,30 @@ void verify_scene_fault(void *context, const char *file, uint64_t offset, const 
         faults->records++;
 }
 
-void verify_scene_damage(struct simulated_file_system *fs, uint64_t at)
+void verify_scene_put(struct simulated_file_system *fs, const void *bytes, size_t size)
+{
+    const struct file_ops *ops = simulated_ops(fs);
+    int descriptor;
+    size_t moved;
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "run"), 0);
+    assert_int_equal(
+        ops->open(ops->context, FILE_NO_DIRECTORY, VERIFY_SCENE, FILE_CREATE_NEW, &descriptor), 0);
+    assert_int_equal(ops->pwrite(ops->context, descriptor, bytes, size, 0, &moved), 0);
+    assert_int_equal(moved, size);
+    ops->close(ops->context, descriptor);
+}
+
+void verify_scene_damage(struct simulated_file_system *fs, const char *path, uint64_t at)
 {
     const struct file_ops *ops = simulated_ops(fs);
     int descriptor;
     size_t moved;
     unsigned char byte;
-    assert_int_equal(
-        ops->open(ops->context, FILE_NO_DIRECTORY, VERIFY_SCENE_SHARD, FILE_READ, &descriptor), 0);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_READ, &descriptor), 0);
     assert_int_equal(ops->pread(ops->context, descriptor, &byte, 1, at, &moved), 0);
     ops->close(ops->context, descriptor);
     byte ^= 0x40;
-    assert_int_equal(
-        ops->open(ops->context, FILE_NO_DIRECTORY, VERIFY_SCENE_SHARD, FILE_WRITE, &descriptor), 0);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_WRITE, &descriptor), 0);
     assert_int_equal(ops->pwrite(ops->context, descriptor, &byte, 1, at, &moved), 0);
     ops->close(ops->context, descriptor);
 }

@@ -9,14 +9,16 @@
 #include "dcp.h"
 #include "fault/simulated_file_system.h"
 
-#define VERIFY_SCENE       "run/scene"
+#define VERIFY_SCENE       "run/scene" /* a checkpoint, or a file that is one */
 #define VERIFY_SCENE_SHARD VERIFY_SCENE "/__0_0.distcp"
 
 /* Files as PyTorch writes them: no footers, an id that promises none, and no second copy of the
  * metadata. */
 void verify_scene_make_bare(struct simulated_file_system *fs);
-/* Changes a bit of the file. */
-void verify_scene_damage(struct simulated_file_system *fs, uint64_t at);
+/* Puts a file on the disk, in a directory of its own. */
+void verify_scene_put(struct simulated_file_system *fs, const void *bytes, size_t size);
+/* Changes a bit of a file. */
+void verify_scene_damage(struct simulated_file_system *fs, const char *path, uint64_t at);
 
 struct scene_faults {
     uint64_t blocks, records;

@@ -75,19 +75,22 @@ static void add_range(struct scene *scene, uint64_t offset, int64_t bytes, int64
     scene->pieces[i].range = &range;
 }
 
-/* The parts in front of a job are one run of data. Returns how many there are. */
-static size_t check_parts(const struct file_job *job, uint64_t offset, uint64_t length)
+/* Jobs that are parts of one run of data, a span each. */
+static void check_parts(const struct file_jobs *jobs, size_t first, size_t count, uint64_t offset,
+                        uint64_t length)
 {
-    for (const struct file_job *part = job - job->parts; part < job; part++) {
+    assert_true(count > 2);
+    for (const struct file_job *part = &jobs->list[first]; count > 0; part++, count--) {
+        const struct verify_span *span = &jobs->spans[part->span];
         assert_true(part->is_part);
-        assert_int_equal(part->file, job->file);
-        assert_int_equal(part->span.offset, offset);
-        assert_true(part->span.length <= length);
-        offset += part->span.length;
-        length -= part->span.length;
+        assert_int_equal(part->file, jobs->list[first].file);
+        assert_int_equal(part->span_count, 1);
+        assert_int_equal(span->offset, offset);
+        assert_true(span->length <= length);
+        offset += span->length;
+        length -= span->length;
     }
     assert_int_equal(length, 0);
-    return job->parts;
 }
 
 static void test_a_large_tensor_is_divided(void **state)
@@ -117,7 +120,7 @@ static void test_a_large_tensor_is_divided(void **state)
         struct verify_span data;
         divided++;
         verify_expect_data(&jobs.placed[job->piece], &data);
-        assert_true(check_parts(job, data.offset, data.length) > 2);
+        check_parts(&jobs, i - job->parts, job->parts, data.offset, data.length);
     }
     for (size_t i = 0; i < scene.metadata.count; i++)
         stored += scene.pieces[i].length;
@@ -143,7 +146,41 @@ static void test_records_of_a_pt_file_are_divided_once(void **state)
     assert_true(jobs.list[0].first && !jobs.list[0].accounts && jobs.list[0].count == 0);
     assert_true(!last->first && last->accounts);
     assert_int_equal(last->count, 11);
-    assert_int_equal(check_parts(last, 4096, length), jobs.count - 2);
+    assert_int_equal(last->parts, jobs.count - 2);
+    check_parts(&jobs, 1, last->parts - 1, 4096, length);
+    assert_int_equal(jobs.spans[jobs.list[last->parts].span].offset, 200 * mebibyte);
+    verify_jobs_free(&jobs);
+}
+
+/* Each record is in one part, which lies around it; what is far from others begins a part. */
+static void test_small_records_of_a_pt_file_share_parts(void **state)
+{
+    (void)state;
+    static struct scene scene;
+    struct file_jobs jobs;
+    scene = (struct scene){0};
+    const uint64_t length = mebibyte, step = mebibyte + 4096;
+    for (size_t i = 0; i < 100; i++)
+        add_view(&scene, 4096 + i * step, length, (int64_t)length);
+    for (size_t i = 0; i < 10; i++)
+        add_view(&scene, 200 * mebibyte + i * step, length, (int64_t)length);
+    assert_int_equal(verify_jobs_make(&scene.metadata, STORAGE_PT, &jobs), DCP_OK);
+    const struct file_job *last = &jobs.list[jobs.count - 1];
+    size_t next = 0;
+    for (const struct file_job *part = last - last->parts; part < last; part++) {
+        assert_int_equal(part->span, next);
+        assert_true(part->span_count > 0 && part->bytes <= 17 * mebibyte);
+        assert_int_equal(part->bytes, part->span_count * length);
+        for (; next < part->span + part->span_count; next++) {
+            assert_int_equal(jobs.spans[next].offset, scene.views[next].data_offset);
+            assert_int_equal(jobs.spans[next].length, length);
+            assert_true(part->from <= jobs.spans[next].offset);
+            assert_true(jobs.spans[next].offset + length <= part->end);
+        }
+        assert_true(part->end <= 200 * mebibyte || part->from >= 200 * mebibyte);
+    }
+    assert_int_equal(next, 110);
+    assert_in_range(last->parts, 8, 10);
     verify_jobs_free(&jobs);
 }
 
@@ -194,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_large_tensor_is_divided),
         cmocka_unit_test(test_records_of_a_pt_file_are_divided_once),
+        cmocka_unit_test(test_small_records_of_a_pt_file_share_parts),
         cmocka_unit_test(test_a_stream_with_many_ranges_is_checked_once),
         cmocka_unit_test(test_there_are_not_too_many),
     };

@@ -88,9 +88,10 @@ dcp_status verify_expect(struct verification *verification, const struct placed_
  * blocks those of large ones, and of what the window has. */
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
                          uint64_t end, struct verify_span *spans, size_t span_count);
-/* The same, of a part of a tensor. Without checksums of blocks only the span's is taken. */
+/* The same, of a part of a tensor, or of records that are near each other. Without checksums of
+ * blocks only those of the spans are taken. */
 dcp_status verify_part(struct verification *verification, uint32_t index, uint64_t from,
-                       uint64_t end, struct verify_span *span);
+                       uint64_t end, struct verify_span *spans, size_t span_count);
 /* Checks all files of the metadata and their pieces, on several threads if there is much. */
 dcp_status verify_files(struct verification *verification);
 /* Compares a file's footer, if it has one, with the metadata's pieces in the file. */
@@ -103,11 +104,9 @@ dcp_status verify_extra_files(struct verification *verification);
 /* After all files, of a checkpoint that this library wrote: that metadata.json, if there is one, is
  * a JSON object. */
 dcp_status verify_json(struct verification *verification);
-/* Checks every record of a zip archive that starts at an offset of the file. passing: NULL, or the
- * decompressor of the source. *sound: no fault was found. */
-dcp_status verify_records(struct verification *verification, struct byte_source source,
-                          struct decompressed_source *passing, const char *file, uint64_t offset,
-                          const char *name, bool *sound);
+/* Checks every record of a .pt file. *sound: no fault was found. */
+dcp_status verify_pt_records(struct verification *verification, struct shard_file *file,
+                             bool *sound);
 /* Checks one piece: it is inside its file, its container and records are right, and its contents
  * match the metadata. */
 dcp_status verify_piece(struct verification *verification, const struct placed_piece *placed);

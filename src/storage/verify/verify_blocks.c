@@ -188,16 +188,17 @@ static dcp_status verify_range(struct verification *verification, struct shard_f
     return status;
 }
 
-/* The checksum alone, of a file whose blocks have none. */
-static dcp_status take_span(struct verification *verification, struct shard_file *file,
-                            struct verify_span *span)
+/* The checksums of spans alone, of a file whose blocks have none. */
+static dcp_status pass_spans(struct verification *verification, struct shard_file *file,
+                             struct verify_span *spans, size_t count)
 {
+    const struct verify_span *last = &spans[count - 1];
     struct pass pass = {.verification = verification,
                         .file = file,
-                        .spans = span,
-                        .span_count = 1,
-                        .reached = span->offset};
-    return pass_bytes(&pass, span->offset + span->length);
+                        .spans = spans,
+                        .span_count = count,
+                        .reached = spans->offset};
+    return pass_bytes(&pass, last->offset + last->length);
 }
 
 /* The same of records from `from` on that are worth reading around the page cache, or are in the
@@ -210,7 +211,7 @@ static dcp_status take_worthwhile(struct verification *verification, struct shar
         uint64_t offset = spans[i].offset, length = spans[i].length;
         if (offset >= from && length > 0 &&
             (length >= SHARD_LARGE || find_held(verification, file, offset, offset + length)))
-            status = take_span(verification, file, &spans[i]);
+            status = pass_spans(verification, file, &spans[i], 1);
     }
     return verification_is_own(status) ? status : DCP_OK;
 }
@@ -228,13 +229,13 @@ dcp_status verify_blocks(struct verification *verification, uint32_t index, uint
 }
 
 dcp_status verify_part(struct verification *verification, uint32_t index, uint64_t from,
-                       uint64_t end, struct verify_span *span)
+                       uint64_t end, struct verify_span *spans, size_t span_count)
 {
     struct shard_file *file;
     RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
     dcp_status status = file->footer == FOOTER_GOOD
-                            ? verify_range(verification, file, from, end, span, 1)
-                            : take_span(verification, file, span);
+                            ? verify_range(verification, file, from, end, spans, span_count)
+                            : pass_spans(verification, file, spans, span_count);
     shard_file_release(verification->reader, file);
     return verification_is_own(status) ? status : DCP_OK; /* the record will have the fault */
 }
@@ -252,6 +253,15 @@ static bool are_apart(const struct placed_piece *placed, size_t count, bool has_
     return has_blocks ? all >= ENDS_APART : large > all / 2;
 }
 
+/* Whether some of a job will be read: not what only its file accounts for. */
+static bool is_read(const struct placed_piece *placed, size_t count, bool has_blocks)
+{
+    bool read = has_blocks;
+    for (size_t i = 0; i < count && !read; i++)
+        read = metadata_is_in_stream(placed[i].piece);
+    return read;
+}
+
 dcp_status verify_expect(struct verification *verification, const struct placed_piece *placed,
                          size_t count, uint64_t from, uint64_t end)
 {
@@ -259,9 +269,10 @@ dcp_status verify_expect(struct verification *verification, const struct placed_
     RETURN_IF_ERROR(
         shard_file_acquire(verification->reader, placed->piece->file, DCP_VERIFY_NONE, &file));
     bool has_blocks = file->footer == FOOTER_GOOD, apart = are_apart(placed, count, has_blocks);
-    if (!apart)
+    bool read = is_read(placed, count, has_blocks);
+    if (read && !apart)
         shard_file_expect_group(file, from, end);
-    for (size_t i = 0; apart && i < count; i++) {
+    for (size_t i = 0; read && apart && i < count; i++) {
         const struct metadata_piece *piece = placed[i].piece;
         if (has_blocks || piece->length >= SHARD_LARGE)
             shard_file_expect_stream(file, piece->offset, piece->length);

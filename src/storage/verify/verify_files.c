@@ -35,8 +35,7 @@ static dcp_status verify_pt(struct verification *verification, uint32_t index)
     RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
     dcp_status status = pt_has_records(shard_file_source(file), &has_records);
     if (status == DCP_OK && has_records)
-        status =
-            verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
+        status = verify_pt_records(verification, file, &sound);
     else if (status == DCP_OK)
         verification->unchecked += shard_file_size(file);
     verification->damaged = !sound;
@@ -55,24 +54,31 @@ static dcp_status check_file(const struct file_check *check, struct verification
     return form == STORAGE_DCP ? verify_account(own, job->file, placed, count) : DCP_OK;
 }
 
-/* Joins the checksums of neighbouring parts. spans: as many as there are parts. False: the check
+/* Joins the checksums of parts of the same data. They become those of the job. False: the check
  * ends. */
-static bool join_parts(const struct file_job *job, struct verify_job *running,
-                       struct verify_span *spans, size_t *count)
+static bool join_parts(const struct file_check *check, const struct file_job *job,
+                       struct verification *own)
 {
-    *count = 0;
+    const struct verify_span *all = check->jobs.spans;
+    struct verify_span *spans = check->jobs.spans + (job - job->parts)->span;
+    size_t count = 0;
     for (const struct file_job *part = job - job->parts; part < job; part++) {
-        if (!verify_job_await(running, &part->taken))
+        if (!verify_job_await(own->job, &part->taken))
             return false;
-        struct verify_span *last = *count > 0 ? &spans[*count - 1] : NULL;
-        if (last && last->offset + last->length == part->span.offset &&
-            last->taken == last->length && part->span.taken == part->span.length) {
-            last->crc = crc32_join(last->crc, part->span.crc, part->span.length);
-            last->length = last->taken += part->span.length;
-        } else {
-            spans[(*count)++] = part->span;
+        for (size_t i = 0; i < part->span_count; i++) {
+            struct verify_span *last = count > 0 ? &spans[count - 1] : NULL;
+            const struct verify_span next = all[part->span + i];
+            if (last && last->offset + last->length == next.offset && last->taken == last->length &&
+                next.taken == next.length) {
+                last->crc = crc32_join(last->crc, next.crc, next.length);
+                last->length = last->taken += next.length;
+            } else {
+                spans[count++] = next;
+            }
         }
     }
+    own->spans = spans;
+    own->span_count = count;
     return true;
 }
 
@@ -147,22 +153,12 @@ static dcp_status check_pieces(const struct file_check *check, struct verificati
 static dcp_status check_whole(const struct file_check *check, struct verification *own,
                               const struct file_job *job)
 {
-    size_t room = job->parts > 0 ? job->parts : 1;
-    struct verify_span *joined = memory_allocate_array(room, sizeof *joined);
-    if (!joined)
-        return error_no_memory(room * sizeof *joined, "parts of tensors");
     dcp_status status = DCP_OK;
-    if (join_parts(job, own->job, joined, &own->span_count)) {
-        own->spans = joined;
-        if (job->accounts)
-            status = check_file(check, own, job);
-        if (status == DCP_OK)
-            status = check_pieces(check, own, job);
-    }
-    own->spans = NULL;
-    own->span_count = 0;
-    memory_release(joined);
-    return status;
+    if (job->parts > 0 && !join_parts(check, job, own))
+        return DCP_OK;
+    if (job->accounts)
+        status = check_file(check, own, job);
+    return status == DCP_OK ? check_pieces(check, own, job) : status;
 }
 
 static dcp_status do_job(void *context, struct verify_job *running, size_t index)
@@ -182,7 +178,8 @@ static dcp_status do_job(void *context, struct verify_job *running, size_t index
         return DCP_OK; /* the check ends */
     }
     if (status == DCP_OK && state->usable)
-        status = job->is_part ? verify_part(&own, job->file, job->from, job->end, &job->span)
+        status = job->is_part ? verify_part(&own, job->file, job->from, job->end,
+                                            check->jobs.spans + job->span, job->span_count)
                               : check_whole(check, &own, job);
     if (job->is_part)
         verify_job_set(running, &job->taken);

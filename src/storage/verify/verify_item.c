@@ -77,25 +77,54 @@ static dcp_status verify_record(struct verification *verification,
     return zip_check_crc(record->name, record->crc, crc);
 }
 
-dcp_status verify_records(struct verification *verification, struct byte_source source,
-                          struct decompressed_source *passing, const char *file, uint64_t offset,
-                          const char *name, bool *sound)
+/* place: of the archive in the file. *sound: no fault was found. */
+static dcp_status verify_records(struct verification *verification,
+                                 const struct zip_archive *archive,
+                                 struct decompressed_source *passing, const char *file,
+                                 uint64_t place, const char *name, bool *sound)
 {
-    struct zip_archive archive;
-    *sound = false;
-    dcp_status status = zip_open(source, &archive);
-    if (status != DCP_OK)
-        return verification_judge(verification, status, file, offset, name);
+    dcp_status status = DCP_OK;
     *sound = true;
-    for (size_t i = 0; i < archive.count && status == DCP_OK; i++) {
-        const struct zip_record *record = &archive.records[i];
-        status = verify_record(verification, &archive, record, passing, offset);
+    for (size_t i = 0; i < archive->count && status == DCP_OK; i++) {
+        const struct zip_record *record = &archive->records[i];
+        status = verify_record(verification, archive, record, passing, place);
         if (status != DCP_OK) {
             *sound = false;
-            status = verification_judge(verification, status, file, offset + record->header_offset,
-                                        name);
+            status =
+                verification_judge(verification, status, file, place + record->header_offset, name);
         }
     }
+    return status;
+}
+
+dcp_status verify_pt_records(struct verification *verification, struct shard_file *file,
+                             bool *sound)
+{
+    struct zip_archive archive;
+    dcp_status status = zip_open(shard_file_source(file), &archive);
+    *sound = false;
+    if (status == DCP_OK)
+        status = zip_locate(&archive);
+    if (status != DCP_OK)
+        status = verification_judge(verification, status, file->name, 0, "");
+    else
+        status = verify_records(verification, &archive, NULL, file->name, 0, "", sound);
+    zip_close(&archive);
+    return status;
+}
+
+static dcp_status verify_stream(struct verification *verification, struct stored_item *item,
+                                const char *file, bool *sound)
+{
+    const char *name = item->entry->name;
+    struct zip_archive archive;
+    uint64_t place = item->piece->offset;
+    dcp_status status = zip_open(item->source, &archive);
+    *sound = false;
+    if (status != DCP_OK)
+        return verification_judge(verification, status, file, place, name);
+    status = verify_records(verification, &archive, item->passing ? &item->decompressed : NULL,
+                            file, place, name, sound);
     zip_close(&archive);
     return status;
 }
@@ -138,8 +167,7 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
         return verification_judge(verification, status, file, piece->offset, name);
     verification->blocks = item.file && item.file->footer == FOOTER_GOOD;
     if (metadata_is_in_stream(piece))
-        status = verify_records(verification, item.source, item.passing ? &item.decompressed : NULL,
-                                file, piece->offset, name, &sound);
+        status = verify_stream(verification, &item, file, &sound);
     if (status == DCP_OK && sound)
         status = verification_judge(verification, check_contents(verification, &item), file,
                                     piece->offset, name);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/verify/verify_jobs.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/metadata/metadata_codec.h"
-#include "format/streams/stream.h"
 
 /* Of a job: no further piece is added from so many bytes or pieces on. A part of a tensor has so
  * many bytes, or more if there would be too many parts. */
@@ -15,6 +12,8 @@
 #define PARTS_MOST ((uint64_t)16384)
 /* Tensors from that size on are divided. */
 #define DIVIDED_BYTES (2 * JOB_BYTES)
+/* Between records of a .pt file that are read at once, such as headers. */
+#define RECORD_GAP ((uint64_t)64 << 10)
 
 struct dividing {
     struct file_jobs *jobs;
@@ -23,102 +22,6 @@ struct dividing {
     size_t next;      /* piece */
     uint64_t reached; /* end of the piece of the file that was divided last */
 };
-
-/* ---- pieces ---- */
-
-static int compare_placed(const void *left, const void *right)
-{
-    const struct metadata_piece *a = ((const struct placed_piece *)left)->piece;
-    const struct metadata_piece *b = ((const struct placed_piece *)right)->piece;
-    if (a->file != b->file)
-        return a->file < b->file ? -1 : 1;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-/* Ranges of one stream, which is checked once, under one of their names. */
-static bool same_stream(const struct metadata_piece *a, const struct metadata_piece *b)
-{
-    return a->encoding == PIECE_RANGE && b->encoding == PIECE_RANGE && a->file == b->file &&
-           a->offset == b->offset && a->length == b->length;
-}
-
-static void drop_repeated(struct file_jobs *jobs)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < jobs->placed_count; i++)
-        if (kept == 0 || !same_stream(jobs->placed[kept - 1].piece, jobs->placed[i].piece))
-            jobs->placed[kept++] = jobs->placed[i];
-    jobs->placed_count = kept;
-}
-
-static dcp_status place_pieces(const struct metadata *metadata, struct file_jobs *jobs)
-{
-    size_t total = 0, next = 0;
-    for (size_t i = 0; i < metadata->count; i++)
-        total += metadata->entries[i].piece_count;
-    jobs->placed = memory_allocate_array(total, sizeof *jobs->placed);
-    if (!jobs->placed)
-        return error_no_memory(total * sizeof *jobs->placed, "a list of pieces");
-    for (size_t i = 0; i < metadata->count; i++) {
-        const struct metadata_entry *entry = &metadata->entries[i];
-        for (size_t p = 0; p < entry->piece_count; p++)
-            jobs->placed[next++] = (struct placed_piece){entry, &entry->pieces[p]};
-    }
-    jobs->placed_count = total;
-    if (total > 1)
-        qsort(jobs->placed, total, sizeof *jobs->placed, compare_placed);
-    drop_repeated(jobs);
-    return DCP_OK;
-}
-
-uint64_t verify_piece_bytes(const struct placed_piece *placed)
-{
-    uint64_t bytes;
-    const struct metadata_piece *piece = placed->piece;
-    return piece->encoding == PIECE_VIEW && placed->entry->is_tensor &&
-                   shape_bytes(placed->entry->ndim, piece->sizes, placed->entry->dtype, &bytes) &&
-                   bytes < piece->length
-               ? bytes
-               : piece->length;
-}
-
-size_t verify_file_pieces(const struct file_jobs *jobs, const struct file_job *job)
-{
-    size_t end = job->piece;
-    while (end < jobs->placed_count && jobs->placed[end].piece->file == job->file)
-        end++;
-    return end - job->piece;
-}
-
-bool verify_is_pt(enum storage_form form, const struct placed_piece *placed, size_t count)
-{
-    for (size_t i = 0; i < count && form == STORAGE_TRAINING; i++)
-        if (placed[i].piece->encoding == PIECE_VIEW && placed[i].piece->view->has_crc)
-            return true;
-    return form == STORAGE_PT;
-}
-
-void verify_expect_data(const struct placed_piece *placed, struct verify_span *span)
-{
-    const struct metadata_entry *entry = placed->entry;
-    const struct metadata_piece *piece = placed->piece;
-    struct stream_layout layout;
-    *span = (struct verify_span){0};
-    if (!entry->is_tensor || piece->zstd || piece->offset > UINT64_MAX - piece->length)
-        return;
-    const struct metadata_shape shape = metadata_stream_shape(entry, piece);
-    if (metadata_is_in_stream(piece) &&
-        stream_tensor_layout(entry->dtype, shape.ndim, shape.sizes, &layout) == DCP_OK &&
-        layout.length == piece->length)
-        *span = (struct verify_span){.offset = piece->offset + layout.data_offset,
-                                     .length = layout.data_length};
-    else if (piece->encoding == PIECE_VIEW && piece->view->has_crc && !piece->view->deflated &&
-             piece->view->data_offset <= UINT64_MAX - piece->view->data_length)
-        *span = (struct verify_span){.offset = piece->view->data_offset,
-                                     .length = piece->view->data_length};
-}
-
-/* ---- dividing ---- */
 
 static dcp_status add_job(struct dividing *dividing, const struct file_job *job)
 {
@@ -132,6 +35,21 @@ static dcp_status add_job(struct dividing *dividing, const struct file_job *job)
         jobs->capacity = capacity;
     }
     jobs->list[jobs->count++] = *job;
+    return DCP_OK;
+}
+
+static dcp_status add_span(struct dividing *dividing, const struct verify_span *span)
+{
+    struct file_jobs *jobs = dividing->jobs;
+    if (jobs->span_count == jobs->span_capacity) {
+        size_t capacity = jobs->span_capacity > 0 ? 2 * jobs->span_capacity : 64;
+        struct verify_span *grown = memory_reallocate_array(jobs->spans, capacity, sizeof *grown);
+        if (!grown)
+            return error_no_memory(capacity * sizeof *grown, "a list of what is checked");
+        jobs->spans = grown;
+        jobs->span_capacity = capacity;
+    }
+    jobs->spans[jobs->span_count++] = *span;
     return DCP_OK;
 }
 
@@ -149,10 +67,13 @@ static dcp_status add_parts(struct dividing *dividing, uint32_t file, uint64_t f
         stop = end - from > dividing->part_bytes ? from + dividing->part_bytes : end;
         struct file_job part = {.file = file, .from = from, .end = stop, .bytes = stop - from};
         uint64_t last = stop < data_end ? stop : data_end;
+        struct verify_span span = {.offset = from > data->offset ? from : data->offset};
+        span.length = last > span.offset ? last - span.offset : 0;
         part.is_part = true;
         part.piece = dividing->next;
-        part.span.offset = from > data->offset ? from : data->offset;
-        part.span.length = last > part.span.offset ? last - part.span.offset : 0;
+        part.span = dividing->jobs->span_count;
+        part.span_count = 1;
+        RETURN_IF_ERROR(add_span(dividing, &span));
         RETURN_IF_ERROR(add_job(dividing, &part));
     }
     return DCP_OK;
@@ -202,11 +123,33 @@ static dcp_status divide_pieces(struct dividing *dividing, size_t end)
     return DCP_OK;
 }
 
+/* A record is added to the latest part, if that is near and not full, or begins one. */
+static dcp_status add_record(struct dividing *dividing, uint32_t file,
+                             const struct verify_span *data)
+{
+    struct file_job *part = latest(dividing);
+    uint64_t end = data->offset + data->length;
+    bool joins = part->is_part && part->end <= data->offset &&
+                 data->offset - part->end <= RECORD_GAP && part->bytes < dividing->part_bytes;
+    struct file_job made = {.file = file, .from = data->offset, .piece = dividing->next};
+    made.is_part = true;
+    made.span = dividing->jobs->span_count;
+    RETURN_IF_ERROR(add_span(dividing, data));
+    if (!joins)
+        RETURN_IF_ERROR(add_job(dividing, &made));
+    part = latest(dividing);
+    part->end = end;
+    part->bytes += data->length;
+    part->span_count++;
+    return DCP_OK;
+}
+
 /* All pieces of a .pt file are one job, as its objects may share what they refer to, and so are
- * its records, but for the data of large ones. Several pieces may lie in one. */
+ * its records, but for the data of tensors. Several pieces may lie in one. */
 static dcp_status divide_pt(struct dividing *dividing, size_t end)
 {
     struct file_job job = *latest(dividing);
+    size_t before = dividing->jobs->count;
     uint64_t reached = 0, bytes = 0;
     job.piece = dividing->next;
     for (; dividing->next < end; dividing->next++, job.count++) {
@@ -214,21 +157,22 @@ static dcp_status divide_pt(struct dividing *dividing, size_t end)
         struct verify_span data;
         verify_expect_data(placed, &data);
         add_bytes(&job, verify_piece_bytes(placed));
-        if (data.length < DIVIDED_BYTES || data.offset < reached)
+        if (data.length == 0 || data.offset < reached)
             continue;
-        size_t before = dividing->jobs->count;
         reached = data.offset + data.length;
-        RETURN_IF_ERROR(add_parts(dividing, job.file, data.offset, reached, &data));
-        job.parts += dividing->jobs->count - before;
+        RETURN_IF_ERROR(data.length < DIVIDED_BYTES
+                            ? add_record(dividing, job.file, &data)
+                            : add_parts(dividing, job.file, data.offset, reached, &data));
         bytes += data.length < UINT64_MAX - bytes ? data.length : 0;
     }
+    job.parts = dividing->jobs->count - before;
     if (job.parts == 0) {
         *latest(dividing) = job;
         return DCP_OK;
     }
     job.bytes -= bytes < job.bytes ? bytes : job.bytes;
     job.first = false;
-    dividing->jobs->list[dividing->jobs->count - 1 - job.parts].accounts = false;
+    dividing->jobs->list[before - 1].accounts = false;
     return add_job(dividing, &job);
 }
 
@@ -264,7 +208,7 @@ dcp_status verify_jobs_make(const struct metadata *metadata, enum storage_form f
 {
     struct dividing dividing = {.jobs = jobs, .form = form};
     *jobs = (struct file_jobs){0};
-    RETURN_IF_ERROR(place_pieces(metadata, jobs));
+    RETURN_IF_ERROR(verify_place_pieces(metadata, jobs));
     dividing.part_bytes = part_bytes(jobs);
     for (uint32_t file = 0; file < metadata->file_count; file++)
         RETURN_IF_ERROR(divide_file(&dividing, file));
@@ -274,6 +218,7 @@ dcp_status verify_jobs_make(const struct metadata *metadata, enum storage_form f
 void verify_jobs_free(struct file_jobs *jobs)
 {
     memory_release(jobs->list);
+    memory_release(jobs->spans);
     memory_release(jobs->placed);
     *jobs = (struct file_jobs){0};
 }

@@ -2,7 +2,7 @@
 /* The files of a checkpoint in jobs: runs of neighbouring pieces with the blocks that they lie in,
  * so that all of a job is read once, or again while it is in the page cache. The data of a large
  * tensor is divided further, into parts: jobs that check blocks and take checksums, which the job
- * behind them joins. */
+ * behind them joins. So are the records of a .pt file, of which a part may have several. */
 #ifndef STORAGE_VERIFY_VERIFY_JOBS_H
 #define STORAGE_VERIFY_VERIFY_JOBS_H
 
@@ -17,7 +17,7 @@ struct file_job {
     size_t piece, count;
     uint64_t bytes;          /* of these */
     size_t parts;            /* how many jobs before it are parts of its data */
-    struct verify_span span; /* of a part: data whose checksum it takes */
+    size_t span, span_count; /* of a part: data whose checksums it takes */
     bool taken;              /* it did; see verify_job_set() */
     /* What was found. */
     uint64_t faults, unchecked;
@@ -29,12 +29,16 @@ struct file_jobs {
     size_t placed_count;
     struct file_job *list; /* by file */
     size_t count, capacity;
+    struct verify_span *spans; /* of parts, in their order */
+    size_t span_count, span_capacity;
 };
 
 /* To be freed in any case. */
 dcp_status verify_jobs_make(const struct metadata *metadata, enum storage_form form,
                             struct file_jobs *jobs);
 void verify_jobs_free(struct file_jobs *jobs);
+/* Lists all pieces. */
+dcp_status verify_place_pieces(const struct metadata *metadata, struct file_jobs *jobs);
 /* Bytes of a piece in its file; views of one storage have its parts. */
 uint64_t verify_piece_bytes(const struct placed_piece *placed);
 /* The pieces of a job's file: those of its first job, which are the first ones, and those that

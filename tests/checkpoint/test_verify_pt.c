@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The check of a .pt file whose records are small: neighbours are read at once, around the page
+ * cache, by several threads, and whatever is wrong with one of them is found and named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dcp.h"
+#include "fault/failing_allocator.h"
+#include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
+#include "format/zip_builder.h"
+#include "storage/files/files.h"
+#include "verify_scene.h"
+
+enum { TENSORS = 50, BYTES = 700000, NAME_SIZE = 32 };
+
+#define ALL ((uint64_t)TENSORS * BYTES)
+/* A record between those of tensors that no tensor refers to, and that is not read at once with
+ * them. */
+#define APART ((size_t)100000)
+
+static char names[TENSORS][NAME_SIZE];
+static uint64_t places[TENSORS]; /* of the tensors' data */
+
+#define PUT(pickle, text) buffer_append(pickle, text, sizeof(text) - 1)
+
+/* A dict of tensors of bytes, as torch.save writes it. */
+static void write_pickle(struct buffer *pickle)
+{
+    PUT(pickle, "\x80\x02}(");
+    for (int i = 0; i < TENSORS; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "%02d", i);
+        PUT(pickle, "X\2\0\0\0");
+        buffer_append(pickle, key, 2);
+        PUT(pickle, "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storage");
+        PUT(pickle, "ctorch\nByteStorage\nX\2\0\0\0");
+        buffer_append(pickle, key, 2);
+        PUT(pickle, "X\3\0\0\0cpuJ");
+        buffer_append_u32(pickle, BYTES);
+        PUT(pickle, "tQK\0J");
+        buffer_append_u32(pickle, BYTES);
+        PUT(pickle, "\x85K\1\x85\x89");
+        PUT(pickle, "ccollections\nOrderedDict\n)RtR");
+    }
+    PUT(pickle, "u.");
+}
+
+static struct simulated_file_system *disk_with_file(void)
+{
+    struct simulated_file_system *fs = simulated_new();
+    struct zip_builder builder;
+    struct buffer pickle;
+    unsigned char *bytes = malloc(BYTES);
+    assert_non_null(bytes);
+    buffer_init(&pickle, 0);
+    write_pickle(&pickle);
+    zip_builder_init(&builder);
+    zip_builder_add_container(&builder, pickle.data, pickle.size);
+    for (int i = 0; i < TENSORS; i++) {
+        for (int b = 0; b < BYTES; b++)
+            bytes[b] = (unsigned char)(b % (200 + i));
+        if (i == TENSORS / 2)
+            zip_builder_add(&builder, "archive/note", bytes, APART);
+        snprintf(names[i], sizeof names[i], "archive/data/%02d", i);
+        zip_builder_add(&builder, names[i], bytes, BYTES);
+        places[i] = builder.out.size - BYTES;
+    }
+    zip_builder_finish(&builder);
+    verify_scene_put(fs, builder.out.data, builder.out.size);
+    zip_builder_free(&builder);
+    buffer_free(&pickle);
+    free(bytes);
+    return fs;
+}
+
+static void records_go_around_the_page_cache_once(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    const dcp_open_options options = {.storage = &storage};
+    uint64_t faults;
+    assert_int_equal(dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults), DCP_OK);
+    assert_int_equal(faults, 0);
+    struct transfer_count direct = transfer_watch_count(true), others = transfer_watch_count(false);
+    /* The simulated page cache has every other group of 8 MiB. */
+    assert_in_range(direct.count * (long)direct.largest, ALL / 3, ALL);
+    /* Headers, on opening and once more, and what the page cache has, in pieces of 2 MiB. */
+    assert_in_range(others.count, 2 * TENSORS, 3 * TENSORS);
+    assert_in_range(transfer_watch_announced(), 1, 65536);
+    simulated_free(fs);
+}
+
+struct found {
+    bool tensors[TENSORS];
+    bool note;
+};
+
+static void note_fault(void *context, const char *file, uint64_t offset, const char *name,
+                       const char *fault)
+{
+    struct found *found = context;
+    const char *record = strstr(fault, "\"data/");
+    assert_string_equal(file, "scene");
+    assert_string_equal(name, "");
+    assert_non_null(strstr(fault, "CRC-32"));
+    found->note = found->note || strstr(fault, "\"note\"");
+    if (!record)
+        return;
+    long tensor = strtol(record + strlen("\"data/"), NULL, 10);
+    assert_in_range(tensor, 0, TENSORS - 1);
+    assert_false(found->tensors[tensor]);
+    found->tensors[tensor] = true;
+    assert_true(offset < places[tensor] && places[tensor] - offset < 100);
+}
+
+static void each_damaged_record_is_named(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_open_options options = {.storage = simulated_storage(fs)};
+    struct found found = {0};
+    uint64_t faults;
+    for (int i = 0; i < TENSORS; i += 3)
+        verify_scene_damage(fs, VERIFY_SCENE, places[i] + (i % 2 == 0 ? 0 : BYTES - 1));
+    verify_scene_damage(fs, VERIFY_SCENE, places[TENSORS / 2] - 1000);
+    assert_int_equal(dcp_verify(VERIFY_SCENE, &options, note_fault, &found, &faults), DCP_OK);
+    for (int i = 0; i < TENSORS; i++)
+        assert_int_equal(found.tensors[i], i % 3 == 0);
+    assert_true(found.note);
+    assert_int_equal(faults, (TENSORS + 2) / 3 + 1);
+    simulated_free(fs);
+}
+
+static void what_cannot_be_read_is_a_fault(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
+    verify_scene_make_costly(&storages[1]);
+    for (size_t i = 0; i < 2; i++)
+        verify_scene_fail_each(fs, &storages[i], true);
+    simulated_free(fs);
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_open_options options = {.storage = simulated_storage(fs)};
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        uint64_t faults = 0;
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults);
+        reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+        assert_int_equal(faults, 0);
+    }
+    simulated_free(fs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_go_around_the_page_cache_once),
+        cmocka_unit_test(each_damaged_record_is_named),
+        cmocka_unit_test(what_cannot_be_read_is_a_fault),
+        cmocka_unit_test(missing_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
