@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_account.h"
+#include "convert/convert_copy.h"
 
 /* Addresses are never touched; they only have to be none that mean something. */
 #define FIRST_ADDRESS ((uint64_t)1 << 20)
@@ -55,8 +56,9 @@ static dcp_status read_row(const struct convert_memory *memory, void *host, uint
         begin % element != 0 || width % element != 0)
         return dcp_error_set(DCP_ERR_DEVICE, "%s: %zu bytes are not its elements", item->name,
                              width);
-    return convert_read(memory->source, item, (int64_t)(begin / element),
-                        (int64_t)(width / element), host);
+    int64_t first = (int64_t)(begin / element), count = (int64_t)(width / element);
+    return memory->windows ? convert_windows_read(memory->windows, item, first, count, host)
+                           : convert_read(memory->source, item, first, count, host);
 }
 
 /* What reading takes is no part of the limit of the save, which cannot know it. */
@@ -103,8 +105,16 @@ dcp_status convert_memory_open(struct convert_memory *memory, const struct conve
     return DCP_OK;
 }
 
+dcp_status convert_memory_use_windows(struct convert_memory *memory)
+{
+    bool ahead = convert_thread_count(memory->source->options) > 1;
+    return convert_windows_new(memory->source, ahead, &memory->windows);
+}
+
 void convert_memory_close(struct convert_memory *memory)
 {
+    convert_windows_free(memory->windows);
+    memory->windows = NULL;
     memory_release(memory->begins);
     memory->begins = NULL;
 }

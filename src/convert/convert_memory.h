@@ -5,14 +5,18 @@
 #define CONVERT_CONVERT_MEMORY_H
 
 #include "convert/convert_source.h"
+#include "convert/convert_windows.h"
 
 struct convert_memory {
     const struct convert_source *source;
     dcp_device_operations operations;
-    uintptr_t *begins; /* of the items, and behind the last */
+    uintptr_t *begins;               /* of the items, and behind the last */
+    struct convert_windows *windows; /* NULL: elements are read as they are wanted */
 };
 
 dcp_status convert_memory_open(struct convert_memory *memory, const struct convert_source *source);
+/* From now on tensors are read in windows: for one thread that wants all of them, one by one. */
+dcp_status convert_memory_use_windows(struct convert_memory *memory);
 void convert_memory_close(struct convert_memory *memory);
 /* A tensor item as a whole. */
 void convert_memory_tensor(struct convert_memory *memory, const struct convert_item *item,

@@ -13,6 +13,8 @@
 
 /* More than any config.json has. */
 enum { SMALL_FILE_MAX = 256 << 20 };
+/* One for each of the usual threads, and more for those that stand between two tiles. */
+enum { TILES = 6 };
 
 static dcp_status read_text(struct convert_source *source, const char *path, FILE *file,
                             const char **text, size_t *size)
@@ -88,7 +90,7 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
                                            .member_count = options->member_count};
     *source = (struct convert_source){.options = options, .path = path};
     arena_init(&source->arena, 0);
-    RETURN_IF_ERROR(convert_tiles_new(&source->tiles));
+    RETURN_IF_ERROR(convert_tiles_new(TILES, &source->tiles));
     RETURN_IF_ERROR(convert_recognize(source, &source->opened));
     if (source->training)
         return training_open(source);

@@ -7,9 +7,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* One for each of the usual threads, and more for those that stand between two tiles. */
-enum { TILES = 6 };
-
 struct convert_tile {
     const void *of; /* NULL: nothing is in it */
     int64_t number;
@@ -20,17 +17,20 @@ struct convert_tile {
 };
 
 struct convert_tiles {
-    struct convert_tile tiles[TILES];
     uint64_t clock;
     pthread_mutex_t mutex;
     pthread_cond_t loaded;
+    size_t count;
+    struct convert_tile tiles[];
 };
 
-dcp_status convert_tiles_new(struct convert_tiles **tiles)
+dcp_status convert_tiles_new(size_t count, struct convert_tiles **tiles)
 {
-    *tiles = memory_allocate_zeroed(1, sizeof **tiles);
+    size_t size = sizeof **tiles + count * sizeof *(*tiles)->tiles;
+    *tiles = memory_allocate_zeroed(1, size);
     if (!*tiles)
-        return error_no_memory(sizeof **tiles, "places for tiles");
+        return error_no_memory(size, "places for tiles");
+    (*tiles)->count = count;
     pthread_mutex_init(&(*tiles)->mutex, NULL);
     pthread_cond_init(&(*tiles)->loaded, NULL);
     return DCP_OK;
@@ -40,7 +40,7 @@ void convert_tiles_free(struct convert_tiles *tiles)
 {
     if (!tiles)
         return;
-    for (size_t i = 0; i < TILES; i++)
+    for (size_t i = 0; i < tiles->count; i++)
         memory_release(tiles->tiles[i].bytes);
     pthread_mutex_destroy(&tiles->mutex);
     pthread_cond_destroy(&tiles->loaded);
@@ -51,7 +51,7 @@ void convert_tiles_free(struct convert_tiles *tiles)
 static struct convert_tile *find_place(struct convert_tiles *tiles, const void *of, int64_t number)
 {
     struct convert_tile *oldest = NULL;
-    for (size_t i = 0; i < TILES; i++) {
+    for (size_t i = 0; i < tiles->count; i++) {
         struct convert_tile *tile = &tiles->tiles[i];
         if (tile->of == of && tile->number == number)
             return tile;

@@ -18,7 +18,8 @@ struct convert_tile;
 /* Reads a tile. */
 typedef dcp_status convert_tile_load(void *context, int64_t number, unsigned char *bytes);
 
-dcp_status convert_tiles_new(struct convert_tiles **tiles);
+/* With places for so many tiles. */
+dcp_status convert_tiles_new(size_t count, struct convert_tiles **tiles);
 void convert_tiles_free(struct convert_tiles *tiles); /* NULL is allowed */
 /* The tile of this number; whoever wants one that another thread reads waits for it. *tile:
  * convert_tiles_give() when its bytes are not needed any more; NULL: all places are in use, and

@@ -206,6 +206,8 @@ dcp_status convert_to_dcp(struct convert_source *source, const struct convert_ta
         .storage = options->target_storage,
     };
     dcp_status status = convert_memory_open(&writing.memory, source);
+    if (status == DCP_OK && options->ranks <= 1 && !options->dry_run)
+        status = convert_memory_use_windows(&writing.memory);
     if (status == DCP_OK)
         status = copied_extras_read(&writing.extras, source, &writing.save);
     if (status == DCP_OK && !options->dry_run)

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "convert/convert_windows.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "convert/convert_tiles.h"
+
+/* Smaller tensors share a window with their neighbours. */
+#define SHARED_BYTES ((uint64_t)1 << 20)
+#define SHARED_MOST  ((size_t)256)
+/* Each begins at a multiple in its window. */
+#define ALIGNMENT ((uint64_t)64)
+/* That of the caller, that which is read meanwhile, and one before. */
+#define TILES 3
+
+/* A part of a large tensor, or all of some small ones. */
+struct window {
+    size_t group;
+    size_t item, count; /* of the group */
+    int64_t number;     /* of the parts of the item */
+};
+
+struct convert_windows {
+    const struct convert_source *source;
+    struct convert_tiles *tiles;
+    size_t *starts; /* the first item of each group, and behind the last */
+    size_t group_count;
+    /* Reads ahead. */
+    struct thread thread;
+    bool started, ending;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct window latest; /* that was taken */
+    bool waiting;         /* what follows it is to be read */
+};
+
+/* ---- which items share a window ---- */
+
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static bool is_shared(const struct convert_source *source, size_t item)
+{
+    return source->items[item].bytes < SHARED_BYTES &&
+           convert_is_plain(source, &source->items[item]);
+}
+
+static dcp_status make_groups(struct convert_windows *windows)
+{
+    const struct convert_source *source = windows->source;
+    uint64_t bytes = 0; /* of the latest group */
+    size_t first = 0;
+    bool open = false; /* others may join it */
+    windows->starts = memory_allocate_array(source->count + 1, sizeof *windows->starts);
+    if (!windows->starts)
+        return error_no_memory((source->count + 1) * sizeof *windows->starts, "tensors to read");
+    for (size_t i = 0; i < source->count; i++) {
+        bool shared = is_shared(source, i);
+        uint64_t more = shared ? padded(source->items[i].bytes) : 0;
+        if (!shared || !open || more > CONVERT_TILE - bytes || i - first == SHARED_MOST) {
+            windows->starts[windows->group_count++] = first = i;
+            bytes = 0;
+        }
+        bytes += more;
+        open = shared;
+    }
+    windows->starts[windows->group_count] = source->count;
+    return DCP_OK;
+}
+
+static size_t find_group(const struct convert_windows *windows, size_t item)
+{
+    size_t low = 0, high = windows->group_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (windows->starts[middle] <= item)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct window window_at(const struct convert_windows *windows, size_t group, int64_t number)
+{
+    const size_t *starts = windows->starts;
+    return (struct window){group, starts[group], starts[group + 1] - starts[group], number};
+}
+
+/* To the window behind one. False: there is none. */
+static bool window_next(const struct convert_windows *windows, struct window *window)
+{
+    uint64_t bytes = windows->source->items[window->item].bytes;
+    bool within =
+        window->count == 1 && bytes > 0 && (bytes - 1) / CONVERT_TILE > (uint64_t)window->number;
+    if (!within && window->group + 1 == windows->group_count)
+        return false;
+    *window = within ? window_at(windows, window->group, window->number + 1)
+                     : window_at(windows, window->group + 1, 0);
+    return windows->source->items[window->item].is_tensor;
+}
+
+/* ---- reading ---- */
+
+struct loading {
+    const struct convert_windows *windows;
+    struct window window;
+};
+
+static dcp_status load_shared(const struct convert_windows *windows, const struct window *window,
+                              unsigned char *bytes)
+{
+    struct convert_whole wholes[SHARED_MOST];
+    size_t count = 0;
+    for (size_t i = 0; i < window->count; i++) {
+        const struct convert_item *item = &windows->source->items[window->item + i];
+        if (item->bytes > 0)
+            wholes[count++] = (struct convert_whole){item, bytes};
+        bytes += padded(item->bytes);
+    }
+    return count > 0 ? convert_read_wholes(windows->source, wholes, count) : DCP_OK;
+}
+
+static dcp_status load_window(void *context, int64_t number, unsigned char *bytes)
+{
+    const struct loading *loading = context;
+    const struct convert_source *source = loading->windows->source;
+    const struct convert_item *item = &source->items[loading->window.item];
+    if (loading->window.count > 1)
+        return load_shared(loading->windows, &loading->window, bytes);
+    int64_t most = (int64_t)(CONVERT_TILE / dcp_dtype_size(item->dtype));
+    int64_t all = (int64_t)(item->bytes / dcp_dtype_size(item->dtype)), left = all - number * most;
+    return convert_read(source, item, number * most, left < most ? left : most, bytes);
+}
+
+static dcp_status take_window(struct convert_windows *windows, const struct window *window,
+                              struct convert_tile **tile, const unsigned char **bytes)
+{
+    struct loading loading = {windows, *window};
+    return convert_tiles_take(windows->tiles, &windows->source->items[window->item], window->number,
+                              load_window, &loading, tile, bytes);
+}
+
+/* The window behind one. What cannot be read ahead is read, and fails, at its turn. */
+static void read_next(struct convert_windows *windows, struct window window)
+{
+    struct convert_tile *tile;
+    const unsigned char *bytes;
+    if (!window_next(windows, &window))
+        return;
+    if (take_window(windows, &window, &tile, &bytes) != DCP_OK)
+        error_clear();
+    else if (tile)
+        convert_tiles_give(windows->tiles, tile);
+}
+
+static void *run_ahead(void *argument)
+{
+    struct convert_windows *windows = argument;
+    pthread_mutex_lock(&windows->mutex);
+    while (!windows->ending) {
+        if (!windows->waiting) {
+            pthread_cond_wait(&windows->changed, &windows->mutex);
+            continue;
+        }
+        const struct window window = windows->latest;
+        windows->waiting = false;
+        pthread_mutex_unlock(&windows->mutex);
+        read_next(windows, window);
+        pthread_mutex_lock(&windows->mutex);
+    }
+    pthread_mutex_unlock(&windows->mutex);
+    return NULL;
+}
+
+static void announce(struct convert_windows *windows, const struct window *taken)
+{
+    pthread_mutex_lock(&windows->mutex);
+    if (windows->latest.group != taken->group || windows->latest.number != taken->number) {
+        windows->latest = *taken;
+        windows->waiting = true;
+        pthread_cond_signal(&windows->changed);
+    }
+    pthread_mutex_unlock(&windows->mutex);
+}
+
+/* Bytes of an item that lie in one window. */
+static dcp_status read_window(struct convert_windows *windows, size_t group, size_t index,
+                              uint64_t begin, size_t size, unsigned char *to)
+{
+    const struct convert_source *source = windows->source;
+    const size_t element = dcp_dtype_size(source->items[index].dtype);
+    int64_t number = (int64_t)(begin / CONVERT_TILE);
+    const struct window window = window_at(windows, group, number);
+    const unsigned char *bytes;
+    struct convert_tile *tile;
+    uint64_t place = begin % CONVERT_TILE;
+    for (size_t i = window.item; i < index; i++)
+        place += padded(source->items[i].bytes);
+    RETURN_IF_ERROR(take_window(windows, &window, &tile, &bytes));
+    announce(windows, &window);
+    if (!tile)
+        return convert_read(source, &source->items[index], (int64_t)(begin / element),
+                            (int64_t)(size / element), to);
+    memcpy(to, bytes + place, size);
+    convert_tiles_give(windows->tiles, tile);
+    return DCP_OK;
+}
+
+dcp_status convert_windows_read(struct convert_windows *windows, const struct convert_item *item,
+                                int64_t first, int64_t count, void *elements)
+{
+    size_t index = (size_t)(item - windows->source->items), group = find_group(windows, index);
+    const uint64_t element = dcp_dtype_size(item->dtype);
+    uint64_t begin = (uint64_t)first * element, end = begin + (uint64_t)count * element;
+    unsigned char *to = elements;
+    while (begin < end) {
+        uint64_t room = CONVERT_TILE - begin % CONVERT_TILE, left = end - begin;
+        size_t size = (size_t)(left < room ? left : room);
+        RETURN_IF_ERROR(read_window(windows, group, index, begin, size, to));
+        begin += size;
+        to += size;
+    }
+    return DCP_OK;
+}
+
+/* ---- opening ---- */
+
+dcp_status convert_windows_new(const struct convert_source *source, bool ahead,
+                               struct convert_windows **windows)
+{
+    struct convert_windows *made = memory_allocate_zeroed(1, sizeof *made);
+    *windows = made;
+    if (!made)
+        return error_no_memory(sizeof *made, "windows of a source");
+    made->source = source;
+    made->latest.group = SIZE_MAX;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    dcp_status status = convert_tiles_new(TILES, &made->tiles);
+    if (status == DCP_OK)
+        status = make_groups(made);
+    /* Without a thread windows are read at their turn. */
+    if (status == DCP_OK && ahead)
+        made->started = thread_start(&made->thread, run_ahead, made) == 0;
+    if (status != DCP_OK) {
+        convert_windows_free(made);
+        *windows = NULL;
+    }
+    return status;
+}
+
+void convert_windows_free(struct convert_windows *windows)
+{
+    if (!windows)
+        return;
+    pthread_mutex_lock(&windows->mutex);
+    windows->ending = true;
+    pthread_cond_signal(&windows->changed);
+    pthread_mutex_unlock(&windows->mutex);
+    if (windows->started)
+        thread_join(&windows->thread);
+    pthread_mutex_destroy(&windows->mutex);
+    pthread_cond_destroy(&windows->changed);
+    convert_tiles_free(windows->tiles);
+    memory_release(windows->starts);
+    memory_release(windows);
+}
