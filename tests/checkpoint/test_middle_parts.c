@@ -143,6 +143,27 @@ static void one_rank_reads_for_both(void **state)
     simulated_free(fs);
 }
 
+/* Tensors of which each rank reads a half that is not large, though they are: none is read by both,
+ * so that nothing need come into the page cache, nor be read twice. */
+static void halves_of_large_ones_are_read_at_once(void **state)
+{
+    static const struct part wholes = {{320, 1000}, {0, 0}, {320, 1000}, DCP_F32, 0, 20},
+                             top = {{320, 1000}, {0, 0}, {160, 1000}, DCP_F32, 0, 20},
+                             bottom = {{320, 1000}, {160, 0}, {160, 1000}, DCP_F32, 0, 20};
+    struct simulated_file_system *fs = simulated_new();
+    uint64_t bytes = parts_bytes(&wholes);
+    (void)state;
+    assert_true(parts_save("c", &wholes, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    struct pair pair = {&storage, {&top, &bottom}, 0, {{0}}};
+    ranks_must(2, "c", load_as_rank, &pair);
+    assert_in_range(pair.figures[0].bytes_read + pair.figures[1].bytes_read, bytes,
+                    bytes + bytes / 10);
+    /* The simulated page cache has every other group of 8 MiB. */
+    assert_in_range(transfer_watch_count(true).count, bytes / (3 * 4 * MIB), 2 * 20);
+    simulated_free(fs);
+}
+
 /* Flips a byte of an element of t40. */
 static void damage(const char *path, int64_t row)
 {
@@ -227,6 +248,7 @@ int main(void)
         cmocka_unit_test(neighbours_are_read_at_once),
         cmocka_unit_test(parts_are_read_by_themselves),
         cmocka_unit_test(one_rank_reads_for_both),
+        cmocka_unit_test(halves_of_large_ones_are_read_at_once),
         file_test(damage_is_found_in_what_is_wanted),
         cmocka_unit_test(a_failing_disk_is_an_error),
     };

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "state/box.h"
+#include "state/record_rest.h"
 #include "storage/shard/stored_item.h"
 
 /* Of a stream that is wanted in part, no more is read in vain than takes as long as another read.
@@ -37,9 +38,19 @@ static bool is_small(const struct shard_request *request)
            vain <= VAIN_MOST;
 }
 
+/* Whether all of a record of a .pt file is read to check it, of which a part is wanted. */
+static bool is_held(const struct shard_request *request, dcp_verification verification)
+{
+    const struct tensor_view *view = request->piece->view;
+    return view && view->has_crc && verification != DCP_VERIFY_NONE &&
+           view->data_length <= RECORD_REST_SMALL &&
+           record_rest_pays(verification, shard_request_bytes(request), view->data_length);
+}
+
 /* Where what is read for a request lies; false: in several places, or it is large, or decompressed
  * as it is read. */
-static bool find_range(const struct shard_request *request, struct shard_range *range)
+static bool find_range(const struct shard_request *request, dcp_verification verification,
+                       struct shard_range *range)
 {
     const struct metadata_piece *piece = request->piece;
     if (piece->zstd && !stored_item_is_whole(request->entry, piece))
@@ -48,33 +59,42 @@ static bool find_range(const struct shard_request *request, struct shard_range *
         *range = (struct shard_range){.offset = piece->offset, .size = piece->length};
     else if (!shard_request_range(request, range))
         return false;
+    else if (is_held(request, verification))
+        *range = (struct shard_range){.offset = request->piece->view->data_offset,
+                                      .size = request->piece->view->data_length};
     return range->size < SHARD_LARGE;
 }
 
-/* Bytes of a tensor's piece that is not so large as to be read ahead by itself. */
-static uint64_t bytes_stored(const struct metadata_entry *entry, const struct metadata_piece *piece)
+/* Bytes of a tensor's piece, of which the share of a rank is not so large as to be read ahead by
+ * itself. */
+static uint64_t bytes_stored(const struct metadata_entry *entry, const struct metadata_piece *piece,
+                             uint64_t rank_count)
 {
-    bool counts = entry->is_tensor && metadata_is_in_stream(piece) && piece->length < SHARD_LARGE;
-    return counts ? piece->length : 0;
+    uint64_t bytes = piece->length; /* of a view, that of its whole storage */
+    if (!entry->is_tensor || (!metadata_is_in_stream(piece) &&
+                              !shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes)))
+        return 0;
+    return bytes / rank_count < SHARD_LARGE ? bytes : 0;
 }
 
-static uint64_t count_stored(const struct metadata *metadata)
+static uint64_t count_stored(const struct metadata *metadata, uint64_t rank_count)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
         for (size_t k = 0; k < entry->piece_count; k++)
-            bytes += bytes_stored(entry, &entry->pieces[k]);
+            bytes += bytes_stored(entry, &entry->pieces[k], rank_count);
     }
     return bytes;
 }
 
-static uint64_t count_read(const struct shard_request *requests, size_t count)
+static uint64_t count_read(const struct shard_request *requests, size_t count,
+                           dcp_verification verification)
 {
     struct shard_range range;
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        if (find_range(&requests[i], &range) &&
+        if (find_range(&requests[i], verification, &range) &&
             (i == 0 || requests[i].piece != requests[i - 1].piece))
             bytes += range.size;
     return bytes;
@@ -86,15 +106,15 @@ static bool are_shared(const struct shard_reader *reader, uint64_t bytes)
 {
     if (reader->rank_count < 2 || shard_reader_demands(reader))
         return false;
-    uint64_t share = count_stored(reader->metadata) / reader->rank_count;
+    uint64_t share = count_stored(reader->metadata, reader->rank_count) / reader->rank_count;
     return bytes > share + share / UNEVEN;
 }
 
 struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
                                               const struct shard_request *requests, size_t count,
-                                              size_t thread_count)
+                                              dcp_verification verification, size_t thread_count)
 {
-    uint64_t bytes = count_read(requests, count);
+    uint64_t bytes = count_read(requests, count, verification);
     /* Enough runs for all threads to be busy until the end. */
     uint64_t run = bytes / (4 * (uint64_t)thread_count);
     bool batched = !reader->how.plain && bytes >= SHARD_LARGE && !are_shared(reader, bytes);
@@ -102,7 +122,7 @@ struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
     run = run < most ? run : most;
     if (reader->how.plain || run < WINDOW_MOST)
         run = WINDOW_MOST;
-    return (struct read_neighbours){.run = run, .batched = batched};
+    return (struct read_neighbours){.verification = verification, .run = run, .batched = batched};
 }
 
 bool read_neighbours_add(const struct read_neighbours *neighbours,
@@ -111,7 +131,7 @@ bool read_neighbours_add(const struct read_neighbours *neighbours,
     struct shard_range range;
     bool first = plan->count == 0;
     uint32_t file = request->piece->file;
-    if (!find_range(request, &range) ||
+    if (!find_range(request, neighbours->verification, &range) ||
         (!first && (plan->ranges[0].file != file || range.offset < plan->ranges[0].start ||
                     range.size > neighbours->run || plan->bytes > neighbours->run - range.size)))
         return false;
@@ -124,13 +144,14 @@ bool read_neighbours_add(const struct read_neighbours *neighbours,
 }
 
 /* Of streams that the footer lists, what is around the elements is not read. */
-void read_neighbours_plan(const struct shard_file *file, const struct shard_request *requests,
-                          size_t count, struct batch_plan *plan)
+void read_neighbours_plan(const struct read_neighbours *neighbours, const struct shard_file *file,
+                          const struct shard_request *requests, size_t count,
+                          struct batch_plan *plan)
 {
     struct shard_range range;
     *plan = (struct batch_plan){0};
     for (size_t i = 0; i < count; i++) {
-        if (!find_range(&requests[i], &range))
+        if (!find_range(&requests[i], neighbours->verification, &range))
             continue;
         if (file->footer == FOOTER_GOOD && !is_small(&requests[i]))
             shard_request_lay_out(&requests[i], &range);

@@ -9,6 +9,7 @@
 
 /* How those of a list of requests are read. */
 struct read_neighbours {
+    dcp_verification verification;
     uint64_t run; /* bytes that one thread reads, at most */
     bool batched; /* what the page cache lacks is read around it */
 };
@@ -16,14 +17,15 @@ struct read_neighbours {
 /* The requests are in the order of their files, and in these of their offsets. */
 struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
                                               const struct shard_request *requests, size_t count,
-                                              size_t thread_count);
+                                              dcp_verification verification, size_t thread_count);
 /* Adds a request to those that one thread reads, or is the first of them; false: it is none of
  * them. plan: of those; it begins as zeros. */
 bool read_neighbours_add(const struct read_neighbours *neighbours,
                          const struct shard_request *request, struct batch_plan *plan);
 /* The plan of such requests, now that their file is open. */
-void read_neighbours_plan(const struct shard_file *file, const struct shard_request *requests,
-                          size_t count, struct batch_plan *plan);
+void read_neighbours_plan(const struct read_neighbours *neighbours, const struct shard_file *file,
+                          const struct shard_request *requests, size_t count,
+                          struct batch_plan *plan);
 /* Reads them. batch: NULL, or what has begun of them. */
 dcp_status read_neighbours(struct shard_reader *reader, const struct shard_request *requests,
                            size_t count, dcp_verification verification, struct read_batch *batch);

@@ -94,8 +94,8 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
         return error_no_memory(most * sizeof *list, "a list of reads");
     struct batch_plan plan = {0};
     tasks->tasks = list;
-    tasks->neighbours =
-        read_neighbours_choose(tasks->reader, tasks->requests, count, tasks->thread_count);
+    tasks->neighbours = read_neighbours_choose(tasks->reader, tasks->requests, count,
+                                               tasks->verification, tasks->thread_count);
     for (size_t i = 0; i < count; i++) {
         const struct shard_request *request = &tasks->requests[i];
         struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
@@ -196,7 +196,7 @@ static void begin_batch(const struct read_tasks *tasks, struct read_task *task)
         error_clear(); /* it goes wrong again */
         return;
     }
-    read_neighbours_plan(file, first, task->count, &plan);
+    read_neighbours_plan(&tasks->neighbours, file, first, task->count, &plan);
     task->batch = read_batch_begin(tasks->reader, &plan, tasks->verification);
     shard_file_release(tasks->reader, file);
 }

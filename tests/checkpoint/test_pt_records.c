@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The check of a .pt file whose records are small: neighbours are read at once, around the page
- * cache, by several threads, and whatever is wrong with one of them is found and named. */
+/* A .pt file whose records are small: when it is checked, neighbours are read at once, around the
+ * page cache, by several threads, and whatever is wrong with one of them is found and named; when
+ * parts of them are loaded, each is read once to be checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ranks.h"
 #include "dcp.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
@@ -99,6 +101,72 @@ static void records_go_around_the_page_cache_once(void **state)
     simulated_free(fs);
 }
 
+/* Loads one half of each tensor. */
+static dcp_status load_halves(int half, const dcp_load_options *options)
+{
+    enum { HALF = BYTES / 2 };
+    unsigned char *halves = calloc(TENSORS, HALF);
+    dcp_state *root = dcp_state_new();
+    assert_non_null(halves);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[8];
+        const dcp_tensor tensor = {.dtype = DCP_U8,
+                                   .ndim = 1,
+                                   .global_shape = {BYTES},
+                                   .sharded = true,
+                                   .offsets = {half * HALF},
+                                   .sizes = {HALF},
+                                   .data = halves + (size_t)i * HALF};
+        snprintf(name, sizeof name, "%02d", i);
+        assert_non_null(dcp_state_tensor(root, name, &tensor));
+    }
+    dcp_status status = dcp_load(root, VERIFY_SCENE, options, NULL);
+    dcp_state_free(root);
+    for (int i = 0; i < TENSORS && status == DCP_OK; i++)
+        for (int b = 0; b < HALF; b++)
+            if (halves[(size_t)i * HALF + (size_t)b] != (half * HALF + b) % (200 + i))
+                fail_msg("element %d of tensor %d is wrong", b, i);
+    free(halves);
+    return status;
+}
+
+static void records_of_which_parts_are_wanted_are_read_once(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_load_options options = {.storage = &storage, .thread_count = 1, .figures = &figures};
+    assert_int_equal(load_halves(1, &options), DCP_OK);
+    assert_int_equal(figures.bytes_unchecked, 0);
+    assert_in_range(figures.bytes_read, ALL, ALL + ALL / 20);
+    assert_true(transfer_watch_count(true).count > 0);
+    verify_scene_damage(fs, VERIFY_SCENE, places[7] + 1); /* in the other half */
+    assert_int_equal(load_halves(1, &options), DCP_ERR_CHECKSUM);
+    assert_non_null(strstr(dcp_error_message(), "07"));
+    simulated_free(fs);
+}
+
+static dcp_status load_unchecked(struct rank *self)
+{
+    dcp_load_options options = *(const dcp_load_options *)self->context;
+    options.group = self->group;
+    return load_halves(self->rank, &options);
+}
+
+/* What no other rank reads need not come into the page cache. */
+static void ranks_read_their_parts_around_the_page_cache(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    dcp_load_options options = {
+        .storage = &storage, .thread_count = 1, .verification = DCP_VERIFY_NONE};
+    ranks_must(2, VERIFY_SCENE, load_unchecked, &options);
+    assert_true(transfer_watch_count(true).count > 0);
+    simulated_free(fs);
+}
+
 struct found {
     bool tensors[TENSORS];
     bool note;
@@ -173,6 +241,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_go_around_the_page_cache_once),
+        cmocka_unit_test(records_of_which_parts_are_wanted_are_read_once),
+        cmocka_unit_test(ranks_read_their_parts_around_the_page_cache),
         cmocka_unit_test(each_damaged_record_is_named),
         cmocka_unit_test(what_cannot_be_read_is_a_fault),
         cmocka_unit_test(missing_memory_is_an_error),
