@@ -131,8 +131,9 @@ static void what_is_read_twice_comes_into_the_page_cache(void **state)
     (void)state;
     assert_true(
         parts_save("c", &all_of_many, &(dcp_save_options){.storage = simulated_storage(fs)}));
-    assert_true(count_direct(fs, &lower, &upper, DCP_IO_AUTO) > 0);
-    assert_true(count_direct(fs, &more, &less, DCP_IO_AUTO) > 0);
+    long even = count_direct(fs, &lower, &upper, DCP_IO_AUTO);
+    assert_true(even > 0);
+    assert_true(count_direct(fs, &more, &less, DCP_IO_AUTO) > even * 3 / 4); /* of both ranks */
     assert_int_equal(count_direct(fs, &left, &right, DCP_IO_AUTO), 0);
     assert_int_equal(count_direct(fs, &all_of_many, &all_of_many, DCP_IO_AUTO), 0);
     assert_true(count_direct(fs, &left, &right, DCP_IO_RING | DCP_IO_DIRECT) > 0);
