@@ -146,6 +146,9 @@ void count_windows(const struct load_share *share, const struct stored *stored, 
                 assert_int_equal(region->set, window.set);
                 assert_true(segment.place >= end && segment.place % 16 == 0);
                 assert_true(segment.from < segment.end);
+                /* What does not fit begins a window of its own, unless this one has room left. */
+                if (segment.end < segment.run->end)
+                    assert_true(segment.place <= share->window / 2);
                 end = window.bytes;
                 count_elements(counts->read[region->entry], region->box, segment.from, segment.end);
                 if (load_share_wants(share, region->set, rank))
