@@ -5,8 +5,6 @@
 #include "base/memory.h"
 #include "convert/convert_order.h"
 
-/* Smaller runs are copied with their neighbours. */
-#define GROUPED_SIZE ((uint64_t)1 << 20)
 /* What lies between them is written along with them. */
 #define GROUPED_GAP ((uint64_t)MEMORY_PAGE)
 
@@ -15,8 +13,7 @@ static size_t block_count(const struct convert_run *run)
     return (size_t)(run->size / CONVERT_BLOCK + (run->size % CONVERT_BLOCK != 0));
 }
 
-/* The last of ascending numbers that is no larger than one. */
-static size_t find_last(const size_t *numbers, size_t count, size_t number)
+size_t convert_find_last(const size_t *numbers, size_t count, size_t number)
 {
     size_t low = 0, high = count;
     while (high - low > 1) {
@@ -31,7 +28,7 @@ static size_t find_last(const size_t *numbers, size_t count, size_t number)
 
 struct convert_block convert_block_at(const struct convert_blocks *blocks, size_t block)
 {
-    size_t run = find_last(blocks->first, blocks->run_count, block);
+    size_t run = convert_find_last(blocks->first, blocks->run_count, block);
     struct convert_block found = {.run = blocks->runs[run]};
     found.begin = (uint64_t)(block - blocks->first[run]) * CONVERT_BLOCK;
     uint64_t left = found.run->size - found.begin;
@@ -41,14 +38,14 @@ struct convert_block convert_block_at(const struct convert_blocks *blocks, size_
 
 size_t convert_blocks_group(const struct convert_blocks *blocks, size_t block)
 {
-    return find_last(blocks->groups, blocks->group_count, block);
+    return convert_find_last(blocks->groups, blocks->group_count, block);
 }
 
 /* ---- groups ---- */
 
 static bool is_small(const struct convert_source *source, const struct convert_run *run)
 {
-    return run->size < GROUPED_SIZE && !run->storage &&
+    return run->size < CONVERT_GROUPED_SIZE && !run->storage &&
            (!run->item || convert_is_plain(source, run->item));
 }
 

@@ -6,8 +6,9 @@
 
 #include "convert/convert_copy.h"
 
-/* Blocks of a group. */
-#define CONVERT_GROUP_MOST ((size_t)256)
+/* Smaller tensors are read with their neighbours, so many at once at most. */
+#define CONVERT_GROUPED_SIZE ((uint64_t)1 << 20)
+#define CONVERT_GROUP_MOST   ((size_t)256)
 
 struct convert_blocks {
     struct convert_run **runs; /* in the order in which they are copied */
@@ -24,6 +25,9 @@ struct convert_block {
     uint64_t begin; /* in it */
     size_t size;
 };
+
+/* The last of ascending numbers that is no larger than one; the first one, if none is. */
+size_t convert_find_last(const size_t *numbers, size_t count, size_t number);
 
 /* To be freed in any case. */
 dcp_status convert_blocks_make(const struct convert_source *source, struct convert_run *runs,

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/memory_account.h"
 #include "convert/convert_copy.h"
+#include "convert/convert_windows.h"
 
 /* Addresses are never touched; they only have to be none that mean something. */
 #define FIRST_ADDRESS ((uint64_t)1 << 20)

@@ -5,7 +5,8 @@
 #define CONVERT_CONVERT_MEMORY_H
 
 #include "convert/convert_source.h"
-#include "convert/convert_windows.h"
+
+struct convert_windows;
 
 struct convert_memory {
     const struct convert_source *source;

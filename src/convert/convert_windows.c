@@ -6,12 +6,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "convert/convert_blocks.h"
 #include "convert/convert_tiles.h"
 
-/* Smaller tensors share a window with their neighbours. */
-#define SHARED_BYTES ((uint64_t)1 << 20)
-#define SHARED_MOST  ((size_t)256)
-/* Each begins at a multiple in its window. */
+/* Tensors that share a window begin at multiples. */
 #define ALIGNMENT ((uint64_t)64)
 /* That of the caller, that which is read meanwhile, and one before. */
 #define TILES 3
@@ -19,8 +17,7 @@
 /* A part of a large tensor, or all of some small ones. */
 struct window {
     size_t group;
-    size_t item, count; /* of the group */
-    int64_t number;     /* of the parts of the item */
+    int64_t number; /* of the parts, if the group is one tensor */
 };
 
 struct convert_windows {
@@ -46,7 +43,7 @@ static uint64_t padded(uint64_t bytes)
 
 static bool is_shared(const struct convert_source *source, size_t item)
 {
-    return source->items[item].bytes < SHARED_BYTES &&
+    return source->items[item].bytes < CONVERT_GROUPED_SIZE &&
            convert_is_plain(source, &source->items[item]);
 }
 
@@ -62,7 +59,7 @@ static dcp_status make_groups(struct convert_windows *windows)
     for (size_t i = 0; i < source->count; i++) {
         bool shared = is_shared(source, i);
         uint64_t more = shared ? padded(source->items[i].bytes) : 0;
-        if (!shared || !open || more > CONVERT_TILE - bytes || i - first == SHARED_MOST) {
+        if (!shared || !open || more > CONVERT_TILE - bytes || i - first == CONVERT_GROUP_MOST) {
             windows->starts[windows->group_count++] = first = i;
             bytes = 0;
         }
@@ -73,55 +70,46 @@ static dcp_status make_groups(struct convert_windows *windows)
     return DCP_OK;
 }
 
-static size_t find_group(const struct convert_windows *windows, size_t item)
+static const struct convert_item *first_item(const struct convert_windows *windows, size_t group)
 {
-    size_t low = 0, high = windows->group_count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (windows->starts[middle] <= item)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return &windows->source->items[windows->starts[group]];
 }
 
-static struct window window_at(const struct convert_windows *windows, size_t group, int64_t number)
+static size_t item_count(const struct convert_windows *windows, size_t group)
 {
-    const size_t *starts = windows->starts;
-    return (struct window){group, starts[group], starts[group + 1] - starts[group], number};
+    return windows->starts[group + 1] - windows->starts[group];
 }
 
 /* To the window behind one. False: there is none. */
 static bool window_next(const struct convert_windows *windows, struct window *window)
 {
-    uint64_t bytes = windows->source->items[window->item].bytes;
-    bool within =
-        window->count == 1 && bytes > 0 && (bytes - 1) / CONVERT_TILE > (uint64_t)window->number;
+    uint64_t bytes = first_item(windows, window->group)->bytes;
+    bool within = item_count(windows, window->group) == 1 && bytes > 0 &&
+                  (bytes - 1) / CONVERT_TILE > (uint64_t)window->number;
     if (!within && window->group + 1 == windows->group_count)
         return false;
-    *window = within ? window_at(windows, window->group, window->number + 1)
-                     : window_at(windows, window->group + 1, 0);
-    return windows->source->items[window->item].is_tensor;
+    *window = within ? (struct window){window->group, window->number + 1}
+                     : (struct window){window->group + 1, 0};
+    return first_item(windows, window->group)->is_tensor;
 }
 
 /* ---- reading ---- */
 
 struct loading {
     const struct convert_windows *windows;
-    struct window window;
+    size_t group;
 };
 
-static dcp_status load_shared(const struct convert_windows *windows, const struct window *window,
+static dcp_status load_shared(const struct convert_windows *windows, size_t group,
                               unsigned char *bytes)
 {
-    struct convert_whole wholes[SHARED_MOST];
+    struct convert_whole wholes[CONVERT_GROUP_MOST];
+    const struct convert_item *items = first_item(windows, group);
     size_t count = 0;
-    for (size_t i = 0; i < window->count; i++) {
-        const struct convert_item *item = &windows->source->items[window->item + i];
-        if (item->bytes > 0)
-            wholes[count++] = (struct convert_whole){item, bytes};
-        bytes += padded(item->bytes);
+    for (size_t i = 0; i < item_count(windows, group); i++) {
+        if (items[i].bytes > 0)
+            wholes[count++] = (struct convert_whole){&items[i], bytes};
+        bytes += padded(items[i].bytes);
     }
     return count > 0 ? convert_read_wholes(windows->source, wholes, count) : DCP_OK;
 }
@@ -129,20 +117,20 @@ static dcp_status load_shared(const struct convert_windows *windows, const struc
 static dcp_status load_window(void *context, int64_t number, unsigned char *bytes)
 {
     const struct loading *loading = context;
-    const struct convert_source *source = loading->windows->source;
-    const struct convert_item *item = &source->items[loading->window.item];
-    if (loading->window.count > 1)
-        return load_shared(loading->windows, &loading->window, bytes);
-    int64_t most = (int64_t)(CONVERT_TILE / dcp_dtype_size(item->dtype));
-    int64_t all = (int64_t)(item->bytes / dcp_dtype_size(item->dtype)), left = all - number * most;
-    return convert_read(source, item, number * most, left < most ? left : most, bytes);
+    const struct convert_item *item = first_item(loading->windows, loading->group);
+    if (item_count(loading->windows, loading->group) > 1)
+        return load_shared(loading->windows, loading->group, bytes);
+    int64_t element = (int64_t)dcp_dtype_size(item->dtype), most = (int64_t)CONVERT_TILE / element;
+    int64_t left = (int64_t)item->bytes / element - number * most;
+    return convert_read(loading->windows->source, item, number * most, left < most ? left : most,
+                        bytes);
 }
 
-static dcp_status take_window(struct convert_windows *windows, const struct window *window,
+static dcp_status take_window(struct convert_windows *windows, struct window window,
                               struct convert_tile **tile, const unsigned char **bytes)
 {
-    struct loading loading = {windows, *window};
-    return convert_tiles_take(windows->tiles, &windows->source->items[window->item], window->number,
+    struct loading loading = {windows, window.group};
+    return convert_tiles_take(windows->tiles, first_item(windows, window.group), window.number,
                               load_window, &loading, tile, bytes);
 }
 
@@ -153,7 +141,7 @@ static void read_next(struct convert_windows *windows, struct window window)
     const unsigned char *bytes;
     if (!window_next(windows, &window))
         return;
-    if (take_window(windows, &window, &tile, &bytes) != DCP_OK)
+    if (take_window(windows, window, &tile, &bytes) != DCP_OK)
         error_clear();
     else if (tile)
         convert_tiles_give(windows->tiles, tile);
@@ -178,11 +166,11 @@ static void *run_ahead(void *argument)
     return NULL;
 }
 
-static void announce(struct convert_windows *windows, const struct window *taken)
+static void announce(struct convert_windows *windows, struct window taken)
 {
     pthread_mutex_lock(&windows->mutex);
-    if (windows->latest.group != taken->group || windows->latest.number != taken->number) {
-        windows->latest = *taken;
+    if (windows->latest.group != taken.group || windows->latest.number != taken.number) {
+        windows->latest = taken;
         windows->waiting = true;
         pthread_cond_signal(&windows->changed);
     }
@@ -190,22 +178,21 @@ static void announce(struct convert_windows *windows, const struct window *taken
 }
 
 /* Bytes of an item that lie in one window. */
-static dcp_status read_window(struct convert_windows *windows, size_t group, size_t index,
-                              uint64_t begin, size_t size, unsigned char *to)
+static dcp_status read_window(struct convert_windows *windows, size_t group,
+                              const struct convert_item *item, uint64_t begin, size_t size,
+                              unsigned char *to)
 {
-    const struct convert_source *source = windows->source;
-    const size_t element = dcp_dtype_size(source->items[index].dtype);
-    int64_t number = (int64_t)(begin / CONVERT_TILE);
-    const struct window window = window_at(windows, group, number);
+    const size_t element = dcp_dtype_size(item->dtype);
+    const struct window window = {group, (int64_t)(begin / CONVERT_TILE)};
     const unsigned char *bytes;
     struct convert_tile *tile;
     uint64_t place = begin % CONVERT_TILE;
-    for (size_t i = window.item; i < index; i++)
-        place += padded(source->items[i].bytes);
-    RETURN_IF_ERROR(take_window(windows, &window, &tile, &bytes));
-    announce(windows, &window);
+    for (const struct convert_item *before = first_item(windows, group); before < item; before++)
+        place += padded(before->bytes);
+    RETURN_IF_ERROR(take_window(windows, window, &tile, &bytes));
+    announce(windows, window);
     if (!tile)
-        return convert_read(source, &source->items[index], (int64_t)(begin / element),
+        return convert_read(windows->source, item, (int64_t)(begin / element),
                             (int64_t)(size / element), to);
     memcpy(to, bytes + place, size);
     convert_tiles_give(windows->tiles, tile);
@@ -215,14 +202,15 @@ static dcp_status read_window(struct convert_windows *windows, size_t group, siz
 dcp_status convert_windows_read(struct convert_windows *windows, const struct convert_item *item,
                                 int64_t first, int64_t count, void *elements)
 {
-    size_t index = (size_t)(item - windows->source->items), group = find_group(windows, index);
+    size_t index = (size_t)(item - windows->source->items);
+    size_t group = convert_find_last(windows->starts, windows->group_count, index);
     const uint64_t element = dcp_dtype_size(item->dtype);
     uint64_t begin = (uint64_t)first * element, end = begin + (uint64_t)count * element;
     unsigned char *to = elements;
     while (begin < end) {
         uint64_t room = CONVERT_TILE - begin % CONVERT_TILE, left = end - begin;
         size_t size = (size_t)(left < room ? left : room);
-        RETURN_IF_ERROR(read_window(windows, group, index, begin, size, to));
+        RETURN_IF_ERROR(read_window(windows, group, item, begin, size, to));
         begin += size;
         to += size;
     }

@@ -81,7 +81,7 @@ static void check_parts(const struct file_jobs *jobs, size_t first, size_t count
 {
     assert_true(count > 2);
     for (const struct file_job *part = &jobs->list[first]; count > 0; part++, count--) {
-        const struct verify_span *span = &jobs->spans[part->span];
+        const struct verify_span *span = &jobs->spans[part->first_span];
         assert_true(part->is_part);
         assert_int_equal(part->file, jobs->list[first].file);
         assert_int_equal(part->span_count, 1);
@@ -148,7 +148,7 @@ static void test_records_of_a_pt_file_are_divided_once(void **state)
     assert_int_equal(last->count, 11);
     assert_int_equal(last->parts, jobs.count - 2);
     check_parts(&jobs, 1, last->parts - 1, 4096, length);
-    assert_int_equal(jobs.spans[jobs.list[last->parts].span].offset, 200 * mebibyte);
+    assert_int_equal(jobs.spans[jobs.list[last->parts].first_span].offset, 200 * mebibyte);
     verify_jobs_free(&jobs);
 }
 
@@ -168,10 +168,10 @@ static void test_small_records_of_a_pt_file_share_parts(void **state)
     const struct file_job *last = &jobs.list[jobs.count - 1];
     size_t next = 0;
     for (const struct file_job *part = last - last->parts; part < last; part++) {
-        assert_int_equal(part->span, next);
+        assert_int_equal(part->first_span, next);
         assert_true(part->span_count > 0 && part->bytes <= 17 * mebibyte);
         assert_int_equal(part->bytes, part->span_count * length);
-        for (; next < part->span + part->span_count; next++) {
+        for (; next < part->first_span + part->span_count; next++) {
             assert_int_equal(jobs.spans[next].offset, scene.views[next].data_offset);
             assert_int_equal(jobs.spans[next].length, length);
             assert_true(part->from <= jobs.spans[next].offset);

@@ -60,14 +60,14 @@ static bool join_parts(const struct file_check *check, const struct file_job *jo
                        struct verification *own)
 {
     const struct verify_span *all = check->jobs.spans;
-    struct verify_span *spans = check->jobs.spans + (job - job->parts)->span;
+    struct verify_span *spans = check->jobs.spans + (job - job->parts)->first_span;
     size_t count = 0;
     for (const struct file_job *part = job - job->parts; part < job; part++) {
         if (!verify_job_await(own->job, &part->taken))
             return false;
         for (size_t i = 0; i < part->span_count; i++) {
             struct verify_span *last = count > 0 ? &spans[count - 1] : NULL;
-            const struct verify_span next = all[part->span + i];
+            const struct verify_span next = all[part->first_span + i];
             if (last && last->offset + last->length == next.offset && last->taken == last->length &&
                 next.taken == next.length) {
                 last->crc = crc32_join(last->crc, next.crc, next.length);
@@ -179,7 +179,7 @@ static dcp_status do_job(void *context, struct verify_job *running, size_t index
     }
     if (status == DCP_OK && state->usable)
         status = job->is_part ? verify_part(&own, job->file, job->from, job->end,
-                                            check->jobs.spans + job->span, job->span_count)
+                                            check->jobs.spans + job->first_span, job->span_count)
                               : check_whole(check, &own, job);
     if (job->is_part)
         verify_job_set(running, &job->taken);

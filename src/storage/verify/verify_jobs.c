@@ -71,7 +71,7 @@ static dcp_status add_parts(struct dividing *dividing, uint32_t file, uint64_t f
         span.length = last > span.offset ? last - span.offset : 0;
         part.is_part = true;
         part.piece = dividing->next;
-        part.span = dividing->jobs->span_count;
+        part.first_span = dividing->jobs->span_count;
         part.span_count = 1;
         RETURN_IF_ERROR(add_span(dividing, &span));
         RETURN_IF_ERROR(add_job(dividing, &part));
@@ -133,7 +133,7 @@ static dcp_status add_record(struct dividing *dividing, uint32_t file,
                  data->offset - part->end <= RECORD_GAP && part->bytes < dividing->part_bytes;
     struct file_job made = {.file = file, .from = data->offset, .piece = dividing->next};
     made.is_part = true;
-    made.span = dividing->jobs->span_count;
+    made.first_span = dividing->jobs->span_count;
     RETURN_IF_ERROR(add_span(dividing, data));
     if (!joins)
         RETURN_IF_ERROR(add_job(dividing, &made));

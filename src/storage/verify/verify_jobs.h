@@ -15,10 +15,10 @@ struct file_job {
     bool is_part;       /* of the data of the pieces of a later job */
     uint64_t from, end; /* bytes of the file whose blocks are its own; end UINT64_MAX: all */
     size_t piece, count;
-    uint64_t bytes;          /* of these */
-    size_t parts;            /* how many jobs before it are parts of its data */
-    size_t span, span_count; /* of a part: data whose checksums it takes */
-    bool taken;              /* it did; see verify_job_set() */
+    uint64_t bytes;                /* of these */
+    size_t parts;                  /* how many jobs before it are parts of its data */
+    size_t first_span, span_count; /* of a part: data whose checksums it takes */
+    bool taken;                    /* it did; see verify_job_set() */
     /* What was found. */
     uint64_t faults, unchecked;
     bool some_footers;
