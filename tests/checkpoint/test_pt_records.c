@@ -14,14 +14,13 @@
 
 #include "checkpoint/ranks.h"
 #include "dcp.h"
-#include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "format/zip_builder.h"
 #include "storage/files/files.h"
 #include "verify_scene.h"
 
-enum { TENSORS = 50, BYTES = 700000, NAME_SIZE = 32 };
+enum { TENSORS = 50, BYTES = 700000, FEW_BYTES = 3000, NAME_SIZE = 32 };
 
 #define ALL ((uint64_t)TENSORS * BYTES)
 /* A record between those of tensors that no tensor refers to, and that is not read at once with
@@ -33,8 +32,8 @@ static uint64_t places[TENSORS]; /* of the tensors' data */
 
 #define PUT(pickle, text) buffer_append(pickle, text, sizeof(text) - 1)
 
-/* A dict of tensors of bytes, as torch.save writes it. */
-static void write_pickle(struct buffer *pickle)
+/* A dict of tensors of so many bytes, as torch.save writes it. */
+static void write_pickle(struct buffer *pickle, uint32_t bytes)
 {
     PUT(pickle, "\x80\x02}(");
     for (int i = 0; i < TENSORS; i++) {
@@ -46,16 +45,16 @@ static void write_pickle(struct buffer *pickle)
         PUT(pickle, "ctorch\nByteStorage\nX\2\0\0\0");
         buffer_append(pickle, key, 2);
         PUT(pickle, "X\3\0\0\0cpuJ");
-        buffer_append_u32(pickle, BYTES);
+        buffer_append_u32(pickle, bytes);
         PUT(pickle, "tQK\0J");
-        buffer_append_u32(pickle, BYTES);
+        buffer_append_u32(pickle, bytes);
         PUT(pickle, "\x85K\1\x85\x89");
         PUT(pickle, "ccollections\nOrderedDict\n)RtR");
     }
     PUT(pickle, "u.");
 }
 
-static struct simulated_file_system *disk_with_file(void)
+static struct simulated_file_system *disk_with(uint32_t size)
 {
     struct simulated_file_system *fs = simulated_new();
     struct zip_builder builder;
@@ -63,7 +62,7 @@ static struct simulated_file_system *disk_with_file(void)
     unsigned char *bytes = malloc(BYTES);
     assert_non_null(bytes);
     buffer_init(&pickle, 0);
-    write_pickle(&pickle);
+    write_pickle(&pickle, size);
     zip_builder_init(&builder);
     zip_builder_add_container(&builder, pickle.data, pickle.size);
     for (int i = 0; i < TENSORS; i++) {
@@ -72,8 +71,8 @@ static struct simulated_file_system *disk_with_file(void)
         if (i == TENSORS / 2)
             zip_builder_add(&builder, "archive/note", bytes, APART);
         snprintf(names[i], sizeof names[i], "archive/data/%02d", i);
-        zip_builder_add(&builder, names[i], bytes, BYTES);
-        places[i] = builder.out.size - BYTES;
+        zip_builder_add(&builder, names[i], bytes, size);
+        places[i] = builder.out.size - size;
     }
     zip_builder_finish(&builder);
     verify_scene_put(fs, builder.out.data, builder.out.size);
@@ -81,6 +80,11 @@ static struct simulated_file_system *disk_with_file(void)
     buffer_free(&pickle);
     free(bytes);
     return fs;
+}
+
+static struct simulated_file_system *disk_with_file(void)
+{
+    return disk_with(BYTES);
 }
 
 static void records_go_around_the_page_cache_once(void **state)
@@ -98,6 +102,33 @@ static void records_go_around_the_page_cache_once(void **state)
     /* Headers, on opening and once more, and what the page cache has, in pieces of 2 MiB. */
     assert_in_range(others.count, 2 * TENSORS, 3 * TENSORS);
     assert_in_range(transfer_watch_announced(), 1, 65536);
+    simulated_free(fs);
+}
+
+static void headers_are_announced_on_opening(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with_file();
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    const dcp_open_options options = {.storage = &storage};
+    dcp_checkpoint *checkpoint;
+    assert_int_equal(dcp_checkpoint_open(VERIFY_SCENE, &options, &checkpoint), DCP_OK);
+    dcp_checkpoint_close(checkpoint);
+    assert_in_range(transfer_watch_announced(), 1, 65536);
+    simulated_free(fs);
+}
+
+/* On opening, and when the records are checked. */
+static void headers_that_are_near_are_read_together(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = disk_with(FEW_BYTES);
+    const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+    const dcp_open_options options = {.storage = &storage};
+    uint64_t faults;
+    assert_int_equal(dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults), DCP_OK);
+    assert_int_equal(faults, 0);
+    assert_in_range(transfer_watch_count(false).count, 1, TENSORS - 1);
     simulated_free(fs);
 }
 
@@ -223,17 +254,7 @@ static void missing_memory_is_an_error(void **state)
 {
     (void)state;
     struct simulated_file_system *fs = disk_with_file();
-    const dcp_open_options options = {.storage = simulated_storage(fs)};
-    bool reached = true;
-    for (long n = 1; reached; n++) {
-        uint64_t faults = 0;
-        failing_allocator_install(n, false);
-        dcp_status status = dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults);
-        reached = failing_allocator_reached();
-        assert_int_equal(failing_allocator_remove(), 0);
-        assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
-        assert_int_equal(faults, 0);
-    }
+    verify_scene_fail_each_allocation(simulated_storage(fs));
     simulated_free(fs);
 }
 
@@ -241,6 +262,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_go_around_the_page_cache_once),
+        cmocka_unit_test(headers_are_announced_on_opening),
+        cmocka_unit_test(headers_that_are_near_are_read_together),
         cmocka_unit_test(records_of_which_parts_are_wanted_are_read_once),
         cmocka_unit_test(ranks_read_their_parts_around_the_page_cache),
         cmocka_unit_test(each_damaged_record_is_named),

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "dcp.h"
-#include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "storage/files/files.h"
@@ -122,20 +121,10 @@ static void missing_memory_is_an_error(void **state)
     dcp_storage storages[2] = {*simulated_storage(fs), *simulated_storage(fs)};
     verify_scene_make_costly(&storages[1]);
     for (size_t i = 0; i < 4; i++) {
-        const dcp_open_options options = {.storage = &storages[i % 2]};
-        bool reached = true;
         simulated_set_fault(fs, NULL);
         if (i == 2)
             verify_scene_make_bare(fs);
-        for (long n = 1; reached; n++) {
-            uint64_t faults = 0;
-            failing_allocator_install(n, false);
-            dcp_status status = dcp_verify(PATH, &options, NULL, NULL, &faults);
-            reached = failing_allocator_reached();
-            assert_int_equal(failing_allocator_remove(), 0);
-            assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
-            assert_int_equal(faults, 0);
-        }
+        verify_scene_fail_each_allocation(&storages[i % 2]);
     }
     simulated_free(fs);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fault/failing_allocator.h"
 #include "format/metadata/metadata_trailer.h"
 #include "storage/files/files.h"
 
@@ -142,4 +143,19 @@ void verify_scene_fail_each(struct simulated_file_system *fs, const dcp_storage 
         assert_int_equal(simulated_open_descriptors(fs), 0);
     }
     simulated_set_fault(fs, NULL);
+}
+
+void verify_scene_fail_each_allocation(const dcp_storage *storage)
+{
+    const dcp_open_options options = {.storage = storage};
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        uint64_t faults = 0;
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_verify(VERIFY_SCENE, &options, NULL, NULL, &faults);
+        reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+        assert_int_equal(faults, 0);
+    }
 }

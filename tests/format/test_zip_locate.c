@@ -82,6 +82,13 @@ static void build(struct zip_builder *builder)
     zip_builder_finish(builder);
 }
 
+static void open_built(struct zip_builder *builder, struct watched *watched,
+                       struct zip_archive *archive)
+{
+    *watched = (struct watched){.builder = builder};
+    assert_int_equal(zip_open(source_of(watched), archive), DCP_OK);
+}
+
 static void expect_offset(const struct zip_archive *archive, const struct zip_builder *builder,
                           size_t index)
 {
@@ -97,8 +104,8 @@ static void headers_are_read_together(void **state)
     struct zip_builder builder;
     struct zip_archive archive;
     build(&builder);
-    struct watched watched = {.builder = &builder};
-    assert_int_equal(zip_open(source_of(&watched), &archive), DCP_OK);
+    struct watched watched;
+    open_built(&builder, &watched, &archive);
     watched.reads = 0;
     watched.bytes = 0;
     assert_int_equal(zip_locate(&archive), DCP_OK);
@@ -120,8 +127,8 @@ static void records_in_another_order_are_found(void **state)
     struct zip_builder builder;
     struct zip_archive archive;
     build(&builder);
-    struct watched watched = {.builder = &builder};
-    assert_int_equal(zip_open(source_of(&watched), &archive), DCP_OK);
+    struct watched watched;
+    open_built(&builder, &watched, &archive);
     struct zip_record first = archive.records[5];
     struct zip_builder_record built = builder.records[5];
     archive.records[5] = archive.records[SMALL];
@@ -145,9 +152,9 @@ static void a_wrong_header_fails_its_record(void **state)
     struct zip_archive archive;
     uint64_t offset;
     build(&builder);
-    struct watched watched = {.builder = &builder};
+    struct watched watched;
     builder.out.data[builder.records[WRONG].header_offset] = 'X';
-    assert_int_equal(zip_open(source_of(&watched), &archive), DCP_OK);
+    open_built(&builder, &watched, &archive);
     assert_int_equal(zip_locate(&archive), DCP_OK);
     assert_string_equal(dcp_error_message(), "");
     for (size_t i = 0; i < archive.count; i++)
@@ -166,8 +173,8 @@ static void failures(void **state)
     struct zip_builder builder;
     struct zip_archive archive;
     build(&builder);
-    struct watched watched = {.builder = &builder};
-    assert_int_equal(zip_open(source_of(&watched), &archive), DCP_OK);
+    struct watched watched;
+    open_built(&builder, &watched, &archive);
     watched.failure = DCP_ERR_IO;
     assert_int_equal(zip_locate(&archive), DCP_OK);
     watched.failure = DCP_ERR_NO_MEMORY;
