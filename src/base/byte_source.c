@@ -48,3 +48,17 @@ dcp_status byte_source_hold(const struct byte_source *source, uint64_t offset, s
         return status;
     return source->hold(source->context, offset, size, held);
 }
+
+dcp_status byte_source_read_ranges(const struct byte_source *source,
+                                   const struct byte_range *ranges, size_t count,
+                                   unsigned char *room, byte_range_visitor visit, void *visiting)
+{
+    dcp_status status = DCP_OK;
+    if (source->read_ranges)
+        return source->read_ranges(source->context, ranges, count, room, visit, visiting);
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        status = source->read(source->context, ranges[i].offset, room, ranges[i].size);
+        status = visit(visiting, i, status == DCP_OK ? room : NULL, status);
+    }
+    return status;
+}

@@ -9,6 +9,17 @@
 
 #include "dcp/status.h"
 
+/* Bytes of a source. */
+struct byte_range {
+    uint64_t offset;
+    size_t size;
+};
+
+/* Gets one of several ranges: bytes of it, valid until it returns, or why they could not be read.
+ * The first result that is not DCP_OK ends the reading, and is its own. */
+typedef dcp_status (*byte_range_visitor)(void *context, size_t index, const unsigned char *bytes,
+                                         dcp_status status);
+
 struct byte_source {
     /* Reads exactly size bytes at offset, or fails with a message. Callers check the range against
      * `size` first. */
@@ -18,6 +29,9 @@ struct byte_source {
     dcp_status (*hold)(void *context, uint64_t offset, size_t size, const void **held);
     /* A hint that this range will be read soon. May be NULL. */
     void (*expect)(void *context, uint64_t offset, size_t size);
+    /* byte_source_read_ranges(), by several reads at a time. May be NULL. */
+    dcp_status (*read_ranges)(void *context, const struct byte_range *ranges, size_t count,
+                              unsigned char *room, byte_range_visitor visit, void *visiting);
     void *context;
     uint64_t size;
     /* Smallest number of bytes that the source reads at a time, or 0; gaps smaller than this cost
@@ -40,5 +54,10 @@ dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, v
  * source does not hold it. */
 dcp_status byte_source_hold(const struct byte_source *source, uint64_t offset, size_t size,
                             const void **held);
+/* Reads ranges that lie apart, and calls visit with each, in order. room: as large as the largest.
+ * Ranges must be inside of the source. */
+dcp_status byte_source_read_ranges(const struct byte_source *source,
+                                   const struct byte_range *ranges, size_t count,
+                                   unsigned char *room, byte_range_visitor visit, void *visiting);
 
 #endif

@@ -33,7 +33,7 @@ void verify_scene_make_costly(dcp_storage *storage);
 /* Has each operation fail, once or from then on, and fails the test if a check does not notice. */
 void verify_scene_fail_each(struct simulated_file_system *fs, const dcp_storage *storage,
                             bool from_then_on);
-/* Has each allocation fail, which is an error, and no fault. */
+/* Has each allocation fail, which is no fault, and an error unless it was for reading ahead. */
 void verify_scene_fail_each_allocation(const dcp_storage *storage);
 
 #endif

@@ -10,79 +10,18 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fault/at_path.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
-#include "scratch.h"
-#include "storage/opened.h"
+#include "storage/reader_disk.h"
 #include "storage/shard/read_batch.h"
 
-#define NAME "file"
 #define KIB  ((uint64_t)1 << 10)
 #define MIB  ((uint64_t)1 << 20)
 #define PAGE ((uint64_t)4096)
-#define SIZE (9 * MIB + 12345)
 
-/* A file of a reader, the only one that it has. */
-struct disk {
-    unsigned char *content;
-    struct simulated_file_system *fs;
-    struct shard_reader reader;
-    struct shard_file file, *files[1];
-    struct opened opened;
-};
-
-static void open_with(struct disk *disk, const struct file_ops *ops, uint32_t io)
-{
-    const dcp_storage_access access = {.size_of = sizeof access, .io = io, .trusted = true};
-    disk->reader = (struct shard_reader){.io = io,
-                                         .file_count = 1,
-                                         .files = disk->files,
-                                         .mutex = PTHREAD_MUTEX_INITIALIZER,
-                                         .pinned = &disk->file};
-    disk->file = (struct shard_file){.reader = &disk->reader};
-    assert_int_equal(opened_open(&disk->opened, ops, NAME), DCP_OK);
-    assert_int_equal(
-        storage_file_open(&disk->file.file, &disk->opened.directory, disk->opened.name, &access),
-        DCP_OK);
-}
-
-static void close_again(struct disk *disk)
-{
-    assert_int_equal(disk->file.users, 0);
-    shard_reader_free_lanes(&disk->reader);
-    storage_file_close(&disk->file.file);
-    opened_close(&disk->opened);
-    assert_int_equal(simulated_open_descriptors(disk->fs), 0);
-}
-
-static int make_disk(void **state)
-{
-    uint64_t random = 5;
-    struct disk *disk = calloc(1, sizeof *disk);
-    assert_non_null(disk);
-    disk->content = malloc(SIZE);
-    disk->fs = simulated_new();
-    assert_non_null(disk->content);
-    scratch_fill(&random, disk->content, SIZE);
-    assert_int_equal(
-        write_at_path(FILE_PATHS(simulated_ops(disk->fs)), NAME, disk->content, SIZE, true),
-        DCP_OK);
-    *state = disk;
-    return 0;
-}
-
-static int free_disk(void **state)
-{
-    struct disk *disk = *state;
-    simulated_free(disk->fs);
-    free(disk->content);
-    free(disk);
-    return 0;
-}
-
-static bool has(const struct disk *disk, struct read_batch *batch, uint64_t offset, uint64_t size)
+static bool has(const struct reader_disk *disk, struct read_batch *batch, uint64_t offset,
+                uint64_t size)
 {
     const unsigned char *bytes;
     assert_int_equal(read_batch_find(batch, &disk->file, offset, size, &bytes), DCP_OK);
@@ -143,8 +82,8 @@ static struct batch_plan three_ranges(void)
 /* Two at a time in one reader, and others when they have ended. */
 static void it_has_its_ranges(void **state)
 {
-    struct disk *disk = *state;
-    open_with(disk, transfer_watch(simulated_ops(disk->fs)), DCP_IO_AUTO);
+    struct reader_disk *disk = *state;
+    reader_disk_open(disk, transfer_watch(simulated_ops(disk->fs)), DCP_IO_AUTO);
     for (int i = 0; i < 3; i++) {
         const struct batch_plan plan = three_ranges();
         struct batch_plan other = {0};
@@ -169,36 +108,36 @@ static void it_has_its_ranges(void **state)
     assert_int_equal(transfer_watch_count(false).count, 0);
     assert_int_equal(disk->reader.bytes_read, 3 * (2 * MIB + 304 * KIB + 64 * KIB + PAGE));
     assert_true(disk->reader.direct);
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 /* Every other group of 8 MiB is in the page cache of a simulated disk. */
 static void it_lacks_what_the_page_cache_has(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     struct batch_plan plan = {0};
     assert_true(batch_plan_add(&plan, 0, 8 * MIB + 5, 50));
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
     assert_null(read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE));
     assert_true(batch_plan_add(&plan, 0, 7 * MIB, MIB));
     struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
     assert_false(has(disk, batch, 8 * MIB + 5, 50));
     assert_true(has(disk, batch, 7 * MIB, MIB));
     read_batch_end(batch);
-    close_again(disk);
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_POOL | DCP_IO_DIRECT);
+    reader_disk_close(disk);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_POOL | DCP_IO_DIRECT);
     batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
     assert_true(has(disk, batch, 8 * MIB + 5, 50));
     read_batch_end(batch);
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 /* Blocks that are checked as a whole are read as a whole. */
 static void it_begins_and_ends_with_blocks(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     struct batch_plan plan = {0};
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
     disk->file.footer = FOOTER_GOOD;
     disk->file.block_size = (uint32_t)(64 * KIB);
     assert_true(batch_plan_add(&plan, 0, 70 * KIB, 60 * KIB));
@@ -206,16 +145,16 @@ static void it_begins_and_ends_with_blocks(void **state)
     assert_true(has(disk, batch, 64 * KIB, 128 * KIB));
     assert_false(has(disk, batch, 64 * KIB, 128 * KIB + 1));
     read_batch_end(batch);
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 /* The page that the file ends in cannot be read around the page cache: it is read when it is asked
  * for, unless it is all. */
 static void it_has_the_end_of_the_file(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     struct batch_plan plan = {0};
-    open_with(disk, transfer_watch(simulated_ops(disk->fs)), DCP_IO_POOL | DCP_IO_DIRECT);
+    reader_disk_open(disk, transfer_watch(simulated_ops(disk->fs)), DCP_IO_POOL | DCP_IO_DIRECT);
     assert_true(batch_plan_add(&plan, 0, 9 * MIB, 12345));
     assert_true(batch_plan_add(&plan, 0, 20 * MIB, 12345));
     struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
@@ -230,35 +169,35 @@ static void it_has_the_end_of_the_file(void **state)
     plan = (struct batch_plan){0};
     assert_true(batch_plan_add(&plan, 0, 9 * MIB + 3 * PAGE, 57));
     assert_null(read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE));
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 static void nothing_begins_where_it_cannot(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     const struct batch_plan plan = three_ranges(), none = {0};
     struct batch_plan other = {0};
     assert_true(batch_plan_add(&other, 7, 0, 50)); /* there is no such file */
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_BUFFERED);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_BUFFERED);
     assert_null(read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE));
-    close_again(disk);
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
+    reader_disk_close(disk);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
     assert_null(read_batch_begin(&disk->reader, &none, DCP_VERIFY_NONE));
     assert_null(read_batch_begin(&disk->reader, &other, DCP_VERIFY_NONE));
     disk->reader.how.plain = true;
     assert_null(read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE));
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 /* How many of its ranges failed. What does is lacked from then on: it is read otherwise. */
-static int count_failed(const struct disk *disk, struct read_batch *batch,
+static int count_failed(const struct reader_disk *disk, struct read_batch *batch,
                         const struct batch_plan *plan)
 {
     const unsigned char *bytes;
     int failed = 0;
     for (size_t i = 0; i < plan->count; i++)
         if (read_batch_find(batch, &disk->file, plan->ranges[i].start, 1, &bytes) != DCP_OK) {
-            assert_non_null(strstr(dcp_error_message(), NAME));
+            assert_non_null(strstr(dcp_error_message(), READER_DISK_NAME));
             assert_false(has(disk, batch, plan->ranges[i].start, 1));
             failed++;
         }
@@ -267,12 +206,12 @@ static int count_failed(const struct disk *disk, struct read_batch *batch,
 
 static void what_fails_is_an_error_once(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     const struct batch_plan plan = three_ranges();
     struct simulated_fault fault = {.kind = SIMULATED_ERROR, .error_number = EIO};
     int failed = 0;
     bool reached = true;
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_RING | DCP_IO_DIRECT);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_RING | DCP_IO_DIRECT);
     for (fault.operation = 1; reached; fault.operation++) {
         simulated_set_fault(disk->fs, &fault);
         struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
@@ -281,16 +220,16 @@ static void what_fails_is_an_error_once(void **state)
         reached = simulated_fault_reached(disk->fs);
     }
     assert_int_equal(failed, 3);
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 static void what_nobody_asks_for_is_nobodys_error(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     const struct batch_plan plan = three_ranges();
     struct simulated_fault fault = {
         .operation = 3, .kind = SIMULATED_ERROR, .error_number = EIO, .from_then_on = true};
-    open_with(disk, simulated_ops(disk->fs), DCP_IO_RING | DCP_IO_DIRECT);
+    reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_RING | DCP_IO_DIRECT);
     simulated_set_fault(disk->fs, &fault);
     struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
     dcp_error_set(DCP_ERR_ARGUMENT, "of another call");
@@ -298,17 +237,17 @@ static void what_nobody_asks_for_is_nobodys_error(void **state)
     assert_true(simulated_fault_reached(disk->fs));
     assert_string_equal(dcp_error_message(), "of another call");
     simulated_set_fault(disk->fs, NULL);
-    close_again(disk);
+    reader_disk_close(disk);
 }
 
 /* What is there without memory for it is right, and nothing is lost. */
 static void it_does_without_memory(void **state)
 {
-    struct disk *disk = *state;
+    struct reader_disk *disk = *state;
     const struct batch_plan plan = three_ranges();
     bool reached = true;
     for (long n = 1; reached; n++) {
-        open_with(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
+        reader_disk_open(disk, simulated_ops(disk->fs), DCP_IO_AUTO);
         failing_allocator_install(n, true);
         struct read_batch *batch = read_batch_begin(&disk->reader, &plan, DCP_VERIFY_NONE);
         reached = failing_allocator_reached();
@@ -316,7 +255,7 @@ static void it_does_without_memory(void **state)
         read_batch_end(batch);
         shard_reader_free_lanes(&disk->reader);
         assert_int_equal(failing_allocator_remove(), 0);
-        close_again(disk);
+        reader_disk_close(disk);
     }
 }
 
@@ -334,5 +273,5 @@ int main(void)
         cmocka_unit_test(what_nobody_asks_for_is_nobodys_error),
         cmocka_unit_test(it_does_without_memory),
     };
-    return cmocka_run_group_tests(tests, make_disk, free_disk);
+    return cmocka_run_group_tests(tests, reader_disk_setup, reader_disk_teardown);
 }

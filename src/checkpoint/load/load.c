@@ -165,7 +165,8 @@ static dcp_status explain(struct dcp_loading *loading, dcp_state *state, dcp_loa
     if (asked != DCP_ERR_NO_MEMORY)
         return error_restore(&error);
     start_over(loading);
-    memory_account_set_limit(loading->operation.account, 0);
+    /* No limit, but what is measured goes about it as if there was one. */
+    memory_account_set_limit(loading->operation.account, UINT64_MAX);
     dcp_status status = run(loading, state, set_up(loading, DCP_OK), report, measure);
     status = load_limit_share(&loading->options, status, loading->limit.smallest, &smallest);
     if (status != DCP_OK || smallest <= loading->options.memory_limit)

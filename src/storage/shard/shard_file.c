@@ -24,16 +24,16 @@ static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_
     return shard_file_read(context, bytes, size, offset);
 }
 
-static void expect_source(void *context, uint64_t offset, size_t size)
+static dcp_status read_ranges(void *context, const struct byte_range *ranges, size_t count,
+                              unsigned char *room, byte_range_visitor visit, void *visiting)
 {
-    struct cached_group group = {.start = UINT64_MAX};
-    shard_file_expect(context, &group, offset, size);
+    return shard_file_read_ranges(context, ranges, count, room, visit, visiting);
 }
 
 struct byte_source shard_file_source(struct shard_file *file)
 {
     return (struct byte_source){.read = read_source,
-                                .expect = expect_source,
+                                .read_ranges = read_ranges,
                                 .context = file,
                                 .size = shard_file_size(file)};
 }
@@ -172,11 +172,11 @@ void shard_reader_allow_device_lanes(struct shard_reader *reader, size_t most)
 
 static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct shard_file **found)
 {
-    struct shard_file *file = reader->files[index];
     if (reader->pinned) {
         *found = reader->pinned;
         return DCP_OK;
     }
+    struct shard_file *file = reader->files[index];
     if (file) {
         list_remove(reader, file);
     } else {
@@ -196,7 +196,8 @@ static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct 
 static dcp_status acquire_open(struct shard_reader *reader, uint32_t index,
                                struct shard_file **file)
 {
-    if (index >= reader->file_count)
+    bool is_pinned = reader->pinned && index == 0; /* perhaps before it is listed */
+    if (!is_pinned && index >= reader->file_count)
         return dcp_error_set(DCP_ERR_FORMAT, "%s: file number %u, but the checkpoint has %zu",
                              reader->id, (unsigned)index, reader->file_count);
     pthread_mutex_lock(&reader->mutex);

@@ -192,6 +192,10 @@ void shard_file_expect_group(struct shard_file *file, uint64_t start, uint64_t e
 uint64_t shard_read_ahead_memory(uint32_t io);
 /* Frees what reading ahead has left for later reads. */
 void shard_reader_free_lanes(struct shard_reader *reader);
+/* byte_source_read_ranges() of a file. */
+dcp_status shard_file_read_ranges(struct shard_file *file, const struct byte_range *ranges,
+                                  size_t count, unsigned char *room, byte_range_visitor visit,
+                                  void *visiting);
 /* The whole file, footer and all. */
 struct byte_source shard_file_source(struct shard_file *file);
 
