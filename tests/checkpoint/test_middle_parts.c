@@ -13,6 +13,7 @@
 
 #include "checkpoint/parts.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/verify_scene.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "storage/files/files.h"
@@ -102,6 +103,32 @@ static void parts_are_read_by_themselves(void **state)
     assert_int_equal(count_direct(fs, &rows, &figures), COUNT);
     assert_in_range(figures.bytes_read, bytes, bytes + COUNT * (uint64_t)(16 << 10));
     assert_in_range(transfer_watch_idle(), 1, COUNT / 4);
+    simulated_free(fs);
+}
+
+/* Where streams without footers have their elements, their ends say: these are not read one by one
+ * while a thread waits. */
+static void ends_of_streams_are_read_with_them(void **state)
+{
+    static const struct part front = {SHAPE, {0, 0}, {80, COLUMNS}, DCP_F32, 0, COUNT},
+                             back = {SHAPE, {160, 0}, {80, COLUMNS}, DCP_F32, 0, COUNT};
+    const struct part *const wanted[] = {&front, &rows, &back};
+    struct simulated_file_system *fs = simulated_new();
+    (void)state;
+    assert_true(
+        parts_save(VERIFY_SCENE, &all, &(dcp_save_options){.storage = simulated_storage(fs)}));
+    verify_scene_make_bare(fs);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        const dcp_storage storage = files_storage(transfer_watch(simulated_ops(fs)));
+        const dcp_load_options how = {.storage = &storage,
+                                      .thread_count = 1,
+                                      .io = DIRECT_RING,
+                                      .verification = DCP_VERIFY_NONE};
+        dcp_figures figures;
+        assert_int_equal(parts_load(VERIFY_SCENE, wanted[i], &how, &figures), DCP_OK);
+        assert_in_range(transfer_watch_count(true).count, COUNT, 5 * COUNT / 2);
+        assert_in_range(transfer_watch_count(false).count, 0, COUNT / 4);
+    }
     simulated_free(fs);
 }
 
@@ -247,6 +274,7 @@ int main(void)
         file_test(they_are_right_however_they_are_stored),
         cmocka_unit_test(neighbours_are_read_at_once),
         cmocka_unit_test(parts_are_read_by_themselves),
+        cmocka_unit_test(ends_of_streams_are_read_with_them),
         cmocka_unit_test(one_rank_reads_for_both),
         cmocka_unit_test(halves_of_large_ones_are_read_at_once),
         file_test(damage_is_found_in_what_is_wanted),

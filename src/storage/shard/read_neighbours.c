@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "state/box.h"
 #include "state/record_rest.h"
+#include "storage/commit/save_id.h"
 #include "storage/shard/stored_item.h"
 
 /* Of a stream that is wanted in part, no more is read in vain than takes as long as another read.
@@ -122,7 +123,27 @@ struct read_neighbours read_neighbours_choose(const struct shard_reader *reader,
     run = run < most ? run : most;
     if (reader->how.plain || run < WINDOW_MOST)
         run = WINDOW_MOST;
-    return (struct read_neighbours){.verification = verification, .run = run, .batched = batched};
+    return (struct read_neighbours){
+        .verification = verification,
+        .run = run,
+        .batched = batched,
+        .ends = !save_id_promises_footers(reader->metadata->save_id),
+    };
+}
+
+/* Also the ends of a stream of which a part is wanted: they say where that lies. Those of one
+ * stream and the next are near each other. */
+static bool add_ranges(struct batch_plan *plan, const struct shard_request *request,
+                       const struct shard_range *range)
+{
+    const struct metadata_piece *piece = request->piece;
+    uint64_t end = piece->offset + piece->length;
+    if (!metadata_is_in_stream(piece) || range->size >= piece->length ||
+        piece->length < SHARD_STREAM_HEAD)
+        return batch_plan_add(plan, piece->file, range->offset, range->size);
+    return batch_plan_add(plan, piece->file, piece->offset, SHARD_STREAM_HEAD) &&
+           batch_plan_add(plan, piece->file, range->offset, range->size) &&
+           batch_plan_add(plan, piece->file, end - SHARD_STREAM_TAIL, SHARD_STREAM_TAIL);
 }
 
 bool read_neighbours_add(const struct read_neighbours *neighbours,
@@ -135,6 +156,8 @@ bool read_neighbours_add(const struct read_neighbours *neighbours,
         (!first && (plan->ranges[0].file != file || range.offset < plan->ranges[0].start ||
                     range.size > neighbours->run || plan->bytes > neighbours->run - range.size)))
         return false;
+    if (neighbours->batched && neighbours->ends)
+        return add_ranges(plan, request, &range);
     if (neighbours->batched)
         return batch_plan_add(plan, file, range.offset, range.size);
     if (first)
@@ -153,7 +176,11 @@ void read_neighbours_plan(const struct read_neighbours *neighbours, const struct
     for (size_t i = 0; i < count; i++) {
         if (!find_range(&requests[i], neighbours->verification, &range))
             continue;
-        if (file->footer == FOOTER_GOOD && !is_small(&requests[i]))
+        if (file->footer != FOOTER_GOOD) {
+            add_ranges(plan, &requests[i], &range);
+            continue;
+        }
+        if (!is_small(&requests[i]))
             shard_request_lay_out(&requests[i], &range);
         batch_plan_add(plan, requests[i].piece->file, range.offset, range.size);
     }

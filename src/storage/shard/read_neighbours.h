@@ -12,6 +12,7 @@ struct read_neighbours {
     dcp_verification verification;
     uint64_t run; /* bytes that one thread reads, at most */
     bool batched; /* what the page cache lacks is read around it */
+    bool ends;    /* files may have no footers: where a stream has its elements, its ends say */
 };
 
 /* The requests are in the order of their files, and in these of their offsets. */

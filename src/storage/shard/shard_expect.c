@@ -6,9 +6,6 @@
 
 /* Bytes that one query of the page cache covers. */
 #define GROUP ((uint64_t)8 << 20)
-/* Of a stream, up to where its data begins, and from where it ends. */
-#define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
-#define STREAM_TAIL ((uint64_t)2048)
 
 /* Whether the page cache has the group from `start` on. If it had, that is not asked again, until
  * another group takes its place: a range is read in parts, by several threads, and what has been
@@ -79,11 +76,11 @@ static void expect_blocks(struct shard_file *file, struct cached_group *group, u
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
 {
     struct cached_group group = {.start = UINT64_MAX};
-    if (length < STREAM_HEAD + STREAM_TAIL || offset > file->content_length ||
+    if (length < SHARD_STREAM_HEAD + SHARD_STREAM_TAIL || offset > file->content_length ||
         length > file->content_length - offset)
         return;
-    expect_blocks(file, &group, offset, offset + STREAM_HEAD);
-    expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
+    expect_blocks(file, &group, offset, offset + SHARD_STREAM_HEAD);
+    expect_blocks(file, &group, offset + length - SHARD_STREAM_TAIL, offset + length);
 }
 
 void shard_file_expect_piece(struct shard_file *file, const struct metadata_piece *piece,

@@ -179,6 +179,9 @@ bool shard_file_bypasses_cache(struct shard_file *file, struct cached_group *gro
  * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
+/* Of a stream, up to where its data begins, and from where it ends. */
+#define SHARD_STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
+#define SHARD_STREAM_TAIL ((uint64_t)2048)
 /* A stream that will be read: the same of its ends, with the blocks that its data begins and ends
  * in. */
 void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
