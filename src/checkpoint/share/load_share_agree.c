@@ -384,8 +384,12 @@ static bool bypasses_cache(const struct load_sharing *sharing)
         const struct metadata_entry *entry =
             &sharing->metadata->entries[sharing->plan->items[i].entry];
         const struct metadata_piece *piece = &entry->pieces[sharing->plan->items[i].piece];
-        if (entry->is_tensor && metadata_is_in_stream(piece) && piece->length >= SHARED_SIZE)
-            return shard_reader_bypasses_cache(sharing->reader, piece->file, piece->offset);
+        const struct tensor_view *view = piece->view;
+        if (!entry->is_tensor || (!view && !metadata_is_in_stream(piece)))
+            continue;
+        if ((view ? view->data_length : piece->length) >= SHARED_SIZE)
+            return shard_reader_bypasses_cache(sharing->reader, piece->file,
+                                               view ? view->data_offset : piece->offset);
     }
     return false;
 }
