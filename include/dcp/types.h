@@ -130,11 +130,18 @@ typedef enum dcp_strictness {
  */
 typedef enum dcp_verification {
     /** Checks everything that can be checked at little cost. If only a part of a record with one
-     * checksum is wanted, the whole record is read and checked in two cases: the record has at most
-     * 1 MiB, or the part is one contiguous range and the rest is at most an eighth of the record.
+     * checksum is wanted, it is checked in three cases:
+     *
+     * - The ranks of a dcp_load() want contiguous parts of the record that are together all of it,
+     *   without a `memory_limit`: each rank reads its part, and at the end the checksums of the
+     *   parts are joined and compared. If that fails, it does so on all ranks.
+     * - The record has at most 1 MiB: the rank reads all of it.
+     * - The part is contiguous and the rest is at most an eighth of the record: likewise.
+     *
      * Bytes that are not checked are counted in dcp_figures::bytes_unchecked and logged. */
     DCP_VERIFY_ALL = 0,
-    /** Checks everything that has a checksum: records are always read whole. */
+    /** Checks everything that has a checksum: records are always read whole, by each rank that
+     * wants some of it, or by several together as above. */
     DCP_VERIFY_RECORDS = 1,
     DCP_VERIFY_NONE = 2 /**< nothing */
 } dcp_verification;

@@ -26,15 +26,17 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
-               void *context)
+dcp_status ranks_try(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
+                     void *context)
 {
     dcp_group *groups[RANKS_MAX] = {NULL};
     struct start starts[RANKS_MAX];
     pthread_t threads[RANKS_MAX];
 
     assert_true(size >= 1 && size <= RANKS_MAX);
-    must(dcp_group_new_threads(size, groups));
+    dcp_status status = dcp_group_new_threads(size, groups);
+    if (status != DCP_OK)
+        return status;
     for (int r = 0; r < size; r++) {
         ranks[r] = (struct rank){groups[r], r, size, path, context, DCP_OK, ""};
         starts[r] = (struct start){&ranks[r], body};
@@ -44,6 +46,13 @@ void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_bo
         assert_int_equal(pthread_join(threads[r], NULL), 0);
     for (int r = 0; r < size; r++)
         dcp_group_free(groups[r]);
+    return DCP_OK;
+}
+
+void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
+               void *context)
+{
+    must(ranks_try(ranks, size, path, body, context));
 }
 
 void ranks_must(int size, const char *path, rank_body body, void *context)

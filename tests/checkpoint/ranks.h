@@ -23,7 +23,10 @@ typedef dcp_status (*rank_body)(struct rank *self);
 /* Runs body on size ranks and waits for all; outcomes are in ranks. The group is freed. */
 void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
                void *context);
-/* As above, and fails the test unless every rank succeeds. */
+/* As above; a failure to make the group, for want of memory, is returned. */
+dcp_status ranks_try(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
+                     void *context);
+/* As ranks_run(), and fails the test unless every rank succeeds. */
 void ranks_must(int size, const char *path, rank_body body, void *context);
 
 /* A fresh directory under TMPDIR or /tmp, for CMocka's setup and teardown: *state is its path. */

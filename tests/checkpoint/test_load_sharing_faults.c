@@ -256,11 +256,6 @@ static void a_late_rank_is_named_by_the_others(void **state)
     assert_int_equal(ranks[1].status, DCP_ERR_STATE);
 }
 
-struct member {
-    struct rank rank;
-    pthread_t thread;
-};
-
 /* Of a group that carries what was read, and nothing else: each rank still hears what happened. */
 static void a_failed_exchange_of_a_pair_is_everyones(void **state)
 {
@@ -280,34 +275,16 @@ static void a_failed_exchange_of_a_pair_is_everyones(void **state)
     }
 }
 
-static void *run_member(void *argument)
-{
-    struct member *member = argument;
-    member->rank.status = load_body(&member->rank);
-    snprintf(member->rank.message, sizeof member->rank.message, "%s", dcp_error_message());
-    return NULL;
-}
-
 /* A load of two ranks, of which the group may already lack memory. */
 static dcp_status load_as_pair(const char *path, struct trial *trial)
 {
-    dcp_group *groups[2];
-    struct member members[2];
-    dcp_status status = dcp_group_new_threads(2, groups);
+    struct rank ranks[RANKS_MAX];
+    dcp_status status = ranks_try(ranks, 2, path, load_body, trial);
     if (status != DCP_OK)
         return status;
-    for (int r = 0; r < 2; r++) {
-        members[r].rank =
-            (struct rank){.group = groups[r], .rank = r, .size = 2, .path = path, .context = trial};
-        assert_int_equal(pthread_create(&members[r].thread, NULL, run_member, &members[r]), 0);
-    }
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(pthread_join(members[r].thread, NULL), 0);
-    for (int r = 0; r < 2; r++)
-        dcp_group_free(groups[r]);
-    if (members[0].rank.status != members[1].rank.status)
-        fail_msg("%s, but %s", members[0].rank.message, members[1].rank.message);
-    return members[0].rank.status;
+    if (ranks[0].status != ranks[1].status)
+        fail_msg("%s, but %s", ranks[0].message, ranks[1].message);
+    return ranks[0].status;
 }
 
 /* A load that succeeds all the same did without: a thread, or a second lot. */

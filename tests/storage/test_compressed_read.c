@@ -120,8 +120,8 @@ static size_t list_requests(const struct opened *opened, struct target *targets,
             if (!box_intersect((struct box){2, piece->offsets, piece->sizes},
                                (struct box){2, targets[t].offsets, targets[t].sizes}, common))
                 continue;
-            requests[count++] =
-                (struct shard_request){entry, piece, box_of(2, common), dtype, &targets[t].chunk};
+            requests[count++] = (struct shard_request){
+                entry, piece, box_of(2, common), dtype, &targets[t].chunk, NULL};
         }
     return count;
 }
@@ -222,8 +222,8 @@ static dcp_status read_rows(void *context, size_t index)
             if (!box_intersect((struct box){2, piece->offsets, piece->sizes},
                                (struct box){2, target.offsets, target.sizes}, &common))
                 continue;
-            struct shard_request request = {entry, piece, box_of(2, &common), DCP_F64,
-                                            &target.chunk};
+            struct shard_request request = {entry,   piece,         box_of(2, &common),
+                                            DCP_F64, &target.chunk, NULL};
             RETURN_IF_ERROR(shard_read_tensors(rows->opened->reader, &request, 1, 1,
                                                index % 2 == 0 ? DCP_VERIFY_ALL : DCP_VERIFY_RECORDS,
                                                &moved));
@@ -273,7 +273,8 @@ static dcp_status read_row(struct opened *opened, const struct metadata_piece *p
                                       .strides = strides,
                                       .data = floats,
                                       .device = device ? *device : (dcp_device){0}};
-    struct shard_request request = {opened->entry, piece, {2, offsets, sizes}, DCP_F32, &chunk};
+    struct shard_request request = {opened->entry, piece,  {2, offsets, sizes},
+                                    DCP_F32,       &chunk, NULL};
     return shard_read_tensors(opened->reader, &request, 1, 1, DCP_VERIFY_ALL, &moved);
 }
 

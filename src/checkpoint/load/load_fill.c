@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "checkpoint/share/load_records.h"
 
 /* From this size on, a load uses several threads; by default, so many. */
 #define THREADED_SIZE  ((uint64_t)16 << 20)
@@ -107,8 +108,9 @@ dcp_status load_list_requests(const struct flat_state *flat, const struct metada
 }
 
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, int32_t thread_count, uint64_t *moved)
+                             const struct load_plan *plan, struct load_records *records,
+                             struct shard_reader *reader, dcp_verification verification,
+                             int32_t thread_count, uint64_t *moved)
 {
     size_t threads = load_thread_count(thread_count, plan->bytes_wanted);
     struct shard_request *requests;
@@ -116,6 +118,8 @@ dcp_status load_read_tensors(const struct flat_state *flat, const struct metadat
 
     *moved = 0;
     RETURN_IF_ERROR(load_list_requests(flat, metadata, plan, false, &requests, &count));
+    if (records)
+        load_records_mark(records, plan, requests);
     dcp_status status = shard_read_tensors(reader, requests, count, threads, verification, moved);
     memory_release(requests);
     return status;

@@ -37,9 +37,11 @@ dcp_status load_list_requests(const struct flat_state *flat, const struct metada
                               struct shard_request **list, size_t *count);
 /* Reads the plan's regions into the chunks. thread_count 0: chosen by size. moved: bytes that were
  * put into chunks. */
+struct load_records; /* checkpoint/share/load_records.h; may be NULL */
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, int32_t thread_count, uint64_t *moved);
+                             const struct load_plan *plan, struct load_records *records,
+                             struct shard_reader *reader, dcp_verification verification,
+                             int32_t thread_count, uint64_t *moved);
 /* The number of threads that read so many bytes. given: the option; 0: chosen by size. */
 size_t load_thread_count(int32_t given, uint64_t bytes);
 /* Puts the objects into the tree. */

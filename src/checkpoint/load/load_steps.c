@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/io_priority.h"
 #include "checkpoint/load/loading.h"
+#include "checkpoint/share/load_records.h"
 #include "group/group.h"
 #include "storage/open/storage_open.h"
 
@@ -57,10 +58,10 @@ static dcp_status plan_local(dcp_loading *loading, dcp_state *state)
 /* ---- reading ---- */
 
 /* First reads tensors that ranks read for each other, then the rest. */
-static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *sharing)
+static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *sharing,
+                               const struct load_plan *own, struct load_records *records)
 {
     const struct load_planning *planning = &loading->planning;
-    bool shared = planning->share.run_count != 0;
     dcp_figures *figures = &loading->operation.figures;
     int32_t threads = loading->options.thread_count;
     uint64_t moved = 0;
@@ -68,10 +69,11 @@ static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *
         threads = (int32_t)loading->limit.how.thread_count;
     RETURN_IF_ERROR(
         load_share_tensors(sharing, &planning->share, &moved, &figures->bytes_exchanged));
-    dcp_status status = load_read_tensors(
-        sharing->flat, sharing->metadata, shared ? &planning->rest : sharing->plan, sharing->reader,
-        loading->options.verification, threads, &figures->bytes_moved);
+    dcp_status status =
+        load_read_tensors(sharing->flat, sharing->metadata, own, records, sharing->reader,
+                          loading->options.verification, threads, &figures->bytes_moved);
     figures->bytes_moved += moved;
+    status = load_records_compare(records, status);
     return loading_agree(loading, "reading tensors", status);
 }
 
@@ -168,10 +170,19 @@ void load_begin_reading(dcp_loading *loading)
 static dcp_status read_tensors(dcp_loading *loading)
 {
     const struct load_sharing sharing = loading_sharing(loading);
+    const struct load_planning *planning = &loading->planning;
+    const struct load_plan *own = planning->share.run_count != 0 ? &planning->rest : sharing.plan;
+    struct load_records records;
+    dcp_status status = load_records_agree(&sharing, own, DCP_OK, &records);
+    if (status != DCP_OK) {
+        load_records_free(&records);
+        return status;
+    }
     load_begin_reading(loading);
     int priority = io_priority_enter(loading->options.io_priority);
-    dcp_status status = fill_tensors(loading, &sharing);
+    status = fill_tensors(loading, &sharing, own, &records);
     io_priority_leave(priority);
+    load_records_free(&records);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "tensors may be partly filled");
 }
 

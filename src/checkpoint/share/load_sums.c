@@ -7,9 +7,6 @@
 #include "base/memory.h"
 #include "group/group.h"
 
-/* The size of a sum in a message. */
-enum { SUM_SIZE = 32 };
-
 bool load_sums_expect(const struct load_sums *sums, const struct share_run *run)
 {
     return share_run_is_summed(sums->share, sums->sharing->metadata, run,
@@ -39,8 +36,8 @@ uint64_t load_sums_memory(const struct load_sharing *sharing, const struct load_
     if (count == 0)
         return 0;
     /* A growing buffer may be twice as large as its contents. */
-    return count * (sizeof *sums.mine + 2 * SUM_SIZE) +
-           share->run_count * sizeof(struct shard_part_sum) + count * SUM_SIZE +
+    return count * (sizeof *sums.mine + 2 * LOAD_SUM_SIZE) +
+           share->run_count * sizeof(struct shard_part_sum) + count * LOAD_SUM_SIZE +
            share->rank_count * sizeof(size_t);
 }
 
@@ -54,7 +51,7 @@ struct shard_part_sum *load_sums_next(struct load_sums *sums)
     return &sums->mine[sums->used++];
 }
 
-static void append_sum(struct buffer *out, const struct shard_part_sum *sum)
+void load_sum_append(struct buffer *out, const struct shard_part_sum *sum)
 {
     buffer_append_u32(out, sum->known);
     buffer_append_u32(out, sum->crc);
@@ -64,7 +61,7 @@ static void append_sum(struct buffer *out, const struct shard_part_sum *sum)
     buffer_append_u64(out, sum->place);
 }
 
-static struct shard_part_sum sum_at(const unsigned char *bytes)
+struct shard_part_sum load_sum_at(const unsigned char *bytes)
 {
     return (struct shard_part_sum){.known = load_u32(bytes) != 0,
                                    .crc = load_u32(bytes + 4),
@@ -83,11 +80,11 @@ static dcp_status spread(const struct load_sums *sums, const struct group_messag
         for (uint32_t run = share->first[rank]; run < share->run_count; run = share->next[run]) {
             if (!load_sums_expect(sums, &share->runs[run]))
                 continue;
-            if (end - at < SUM_SIZE)
+            if (end - at < LOAD_SUM_SIZE)
                 return dcp_error_set(DCP_ERR_GROUP,
                                      "rank %u: its message of checksums ends too early", rank);
-            by_run[run] = sum_at(all->bytes + at);
-            at += SUM_SIZE;
+            by_run[run] = load_sum_at(all->bytes + at);
+            at += LOAD_SUM_SIZE;
         }
         if (at != end)
             return dcp_error_set(
@@ -136,7 +133,7 @@ dcp_status load_sums_compare(const struct load_sums *sums)
         return DCP_OK;
     buffer_init(&message, 0);
     for (size_t i = 0; i < sums->count; i++)
-        append_sum(&message, &sums->mine[i]);
+        load_sum_append(&message, &sums->mine[i]);
     dcp_status status = group_gather(options->group, &call, options->coordinator,
                                      buffer_status(&message), message.data, message.size, &all);
     if (status == DCP_OK && dcp_group_rank(options->group) == options->coordinator)

@@ -29,4 +29,9 @@ struct shard_part_sum *load_sums_next(struct load_sums *sums);
  * checksum. Collective. */
 dcp_status load_sums_compare(const struct load_sums *sums);
 
+/* A sum in a message. */
+enum { LOAD_SUM_SIZE = 32 };
+void load_sum_append(struct buffer *out, const struct shard_part_sum *sum);
+struct shard_part_sum load_sum_at(const unsigned char *bytes);
+
 #endif

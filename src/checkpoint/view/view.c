@@ -223,7 +223,7 @@ dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read 
     if (status == DCP_OK)
         status = flatten_try_writable(&flat);
     if (status == DCP_OK)
-        status = load_read_tensors(&flat, metadata, &plan, checkpoint->reader,
+        status = load_read_tensors(&flat, metadata, &plan, NULL, checkpoint->reader,
                                    options->verification, 1, &moved);
 done:
     load_differences_free(&differences);

@@ -33,12 +33,14 @@ static uint64_t bytes_of(const struct tensor_view *view, struct box region)
     return (uint64_t)box_volume(region) * dcp_dtype_size(view->dtype);
 }
 
-/* The CRC of all of a record that is read from `before` on, by this reading or by several. */
+/* The CRC of all of a record that is read from `before` on, by this reading or by several; summed:
+ * of what is read of it. */
 static void watch_record(struct stored_item *item, const struct tensor_view *view,
-                         const struct piece_reading *reading, const struct piece_check *check)
+                         const struct piece_reading *reading, bool summed,
+                         const struct piece_check *check)
 {
     uint64_t size = dcp_dtype_size(view->dtype);
-    if (reading->sum) {
+    if (summed && !reading->parts) {
         checked_source_watch_sum(&item->checked, view->data_offset + (uint64_t)reading->from * size,
                                  (uint64_t)(reading->end - reading->from) * size, reading->sum,
                                  stored_item_place(item, view), view->crc);
@@ -74,9 +76,10 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
 {
     struct box whole = reading->parts ? shard_parts_whole(reading->parts) : reading->region;
     bool all = reading->extent == EXTENT_WHOLE && is_record(view);
-    if (reading->extent == EXTENT_PART && !(reading->sum && is_record(view)))
+    bool summed = reading->sum && is_record(view);
+    if (reading->extent == EXTENT_PART && !summed)
         return DCP_OK;
-    if (!all && !reading->sum) {
+    if (!all && !summed) {
         if (!record_rest_pays(verification, bytes_of(view, whole), view->data_length))
             return DCP_OK;
         check->held = view->data_length <= RECORD_REST_SMALL;
@@ -88,7 +91,7 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
         }
         complete_record(check, item, view, reading, whole);
     }
-    watch_record(item, view, reading, check);
+    watch_record(item, view, reading, summed, check);
     return DCP_OK;
 }
 

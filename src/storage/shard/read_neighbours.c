@@ -43,7 +43,7 @@ static bool is_small(const struct shard_request *request)
 static bool is_held(const struct shard_request *request, dcp_verification verification)
 {
     const struct tensor_view *view = request->piece->view;
-    return view && view->has_crc && verification != DCP_VERIFY_NONE &&
+    return view && !request->sum && view->has_crc && verification != DCP_VERIFY_NONE &&
            view->data_length <= RECORD_REST_SMALL &&
            record_rest_pays(verification, shard_request_bytes(request), view->data_length);
 }

@@ -161,9 +161,6 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                                  const struct shard_range *next);
 /* Waits for what was read ahead of a range that nobody has asked for. */
 void shard_reader_settle(struct shard_reader *reader);
-/* Puts name and place in front of the message of what went wrong with a piece. */
-dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
-                              const struct metadata_piece *piece, dcp_status status);
 /* What was found out about a part of a file. start: UINT64_MAX in the beginning. */
 struct cached_group {
     uint64_t start;

@@ -10,6 +10,7 @@
 
 struct shard_parts {
     struct box whole;
+    struct shard_part_sum *sum; /* NULL: they are all of the record */
     size_t count;
     atomic_size_t left; /* parts whose checksum is not known yet */
     struct {
@@ -18,12 +19,14 @@ struct shard_parts {
     } sums[];
 };
 
-dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **made)
+dcp_status shard_parts_new(struct box region, size_t count, struct shard_part_sum *sum,
+                           struct shard_parts **made)
 {
     struct shard_parts *parts = memory_allocate(sizeof *parts + count * sizeof *parts->sums);
     if (!parts)
         return error_no_memory(count * sizeof *parts->sums, "parts of a region");
     parts->whole = region;
+    parts->sum = sum;
     parts->count = count;
     atomic_init(&parts->left, count);
     *made = parts;
@@ -82,8 +85,15 @@ dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc,
     if (atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) > 1)
         return DCP_OK;
     uint32_t joined = 0;
-    for (size_t i = 0; i < parts->count; i++)
+    uint64_t whole = 0;
+    for (size_t i = 0; i < parts->count; i++) {
         joined = crc32_join(joined, parts->sums[i].crc, parts->sums[i].size);
+        whole += parts->sums[i].size;
+    }
+    if (parts->sum) {
+        *parts->sum = (struct shard_part_sum){true, joined, whole, expected, place};
+        return DCP_OK;
+    }
     return joined == expected ? DCP_OK : checked_crc_error(place, expected, joined);
 }
 

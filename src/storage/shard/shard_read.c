@@ -116,7 +116,12 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
                                     .window = window,
                                     .next = next,
                                     .parts = parts,
-                                    .part = part};
+                                    .part = part,
+                                    .sum = request->sum};
+    if (request->sum) {
+        reading.from = box_position(stored, request->region, 0);
+        reading.end = reading.from + box_volume(request->region);
+    }
     dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
     if (status != DCP_OK)
         return shard_reader_blame(reader, entry, piece, status);
@@ -136,7 +141,7 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification)
 {
-    struct shard_request request = {entry, piece, region, dtype, target};
+    struct shard_request request = {entry, piece, region, dtype, target, NULL};
     dcp_status status = shard_read_request(reader, &request, verification, NULL, NULL, 0, NULL);
     device_lanes_clear(&reader->device_lanes);
     return status;

@@ -66,7 +66,8 @@ uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_c
 static dcp_status add_parts(struct read_tasks *tasks, size_t request, size_t part_count)
 {
     struct shard_parts *parts;
-    RETURN_IF_ERROR(shard_parts_new(tasks->requests[request].region, part_count, &parts));
+    RETURN_IF_ERROR(shard_parts_new(tasks->requests[request].region, part_count,
+                                    tasks->requests[request].sum, &parts));
     for (size_t part = 0; part < part_count; part++)
         tasks->tasks[tasks->count++] =
             (struct read_task){.first = request, .count = 1, .parts = parts, .part = part};

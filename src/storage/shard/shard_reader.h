@@ -185,6 +185,9 @@ void shard_piece_use(struct shard_piece *opened, struct read_batch *batch);
 dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,
                            const struct metadata_piece *piece, const struct shard_part_sum *sums,
                            size_t count);
+/* Puts name and place in front of the message of what went wrong with a piece. */
+dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, dcp_status status);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
 /* The same of a region's elements from to end - 1, row-major: at once, if they lie so in the file.
@@ -224,6 +227,8 @@ struct shard_request {
     struct box region;
     dcp_dtype dtype;
     const struct state_chunk *target;
+    struct shard_part_sum *sum; /* NULL; or all zero: gets the checksum of the region, elements
+                                   that follow each other in the piece, and only they are read */
 };
 
 /* As shard_read_tensor(), of many, on at most thread_count threads. They are best in the order in

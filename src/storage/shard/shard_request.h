@@ -40,7 +40,9 @@ uint64_t read_window_memory(uint64_t size);
  * joined by the part that is read last. */
 struct shard_parts;
 
-dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **parts);
+/* sum: NULL, or gets what the parts are joined to, as the region is a part itself. */
+dcp_status shard_parts_new(struct box region, size_t count, struct shard_part_sum *sum,
+                           struct shard_parts **parts);
 /* Memory for this many parts. */
 uint64_t shard_parts_memory(uint64_t count);
 void shard_parts_free(struct shard_parts *parts);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/share/load_records.h"
+
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/share/load_sums.h"
+#include "group/group.h"
+#include "storage/commit/save_id.h"
+
+/* Whether a piece's file has sums of blocks, as far as is known without opening it. */
+static bool has_blocks(const struct metadata *metadata, const struct metadata_piece *piece)
+{
+    const struct metadata_member *member = metadata_file_member(metadata, piece->file);
+    return metadata_is_in_stream(piece) &&
+           save_id_promises_footers(member ? member->save_id : metadata->save_id);
+}
+
+/* Whether ranks may have something to check together; the same on all of them. */
+static bool is_of_use(const struct load_sharing *sharing)
+{
+    const dcp_load_options *options = sharing->options;
+    const struct metadata *metadata = sharing->metadata;
+    if (dcp_group_size(options->group) == 1 || options->verification == DCP_VERIFY_NONE ||
+        options->memory_limit != 0)
+        return false;
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        for (size_t k = 0; entry->is_tensor && k < entry->piece_count; k++)
+            if (entry->pieces[k].encoding == PIECE_VIEW ||
+                (metadata_is_in_stream(&entry->pieces[k]) &&
+                 !has_blocks(metadata, &entry->pieces[k])))
+                return true;
+    }
+    return false;
+}
+
+static bool is_own_part(const struct load_sharing *sharing, const struct read_item *item,
+                        struct record_part *part)
+{
+    const struct metadata *metadata = sharing->metadata;
+    return record_part_of(metadata, item, part) &&
+           !has_blocks(metadata, &metadata->entries[item->entry].pieces[item->piece]);
+}
+
+/* What this rank reads of records; message: for the coordinator. */
+static dcp_status list_own(struct load_records *records, const struct load_plan *plan,
+                           struct buffer *message)
+{
+    struct record_part part;
+    size_t count = 0;
+    for (size_t i = 0; i < plan->count; i++)
+        count += is_own_part(records->sharing, &plan->items[i], &part);
+    records->own = memory_allocate_zeroed(count, sizeof *records->own);
+    if (!records->own)
+        return error_no_memory(count * sizeof *records->own, "parts of records");
+    for (size_t i = 0; i < plan->count; i++) {
+        if (!is_own_part(records->sharing, &plan->items[i], &part))
+            continue;
+        records->own[records->own_count++].item = i;
+        record_part_append(message, &part);
+    }
+    return buffer_status(message);
+}
+
+/* A byte for each part that a rank has stated, after one that says whether any rank has some. */
+static dcp_status answer_ranks(const struct load_records *records, const struct group_messages *all,
+                               struct buffer *answers)
+{
+    for (int rank = 0; rank < all->count; rank++) {
+        size_t size = all->offsets[rank + 1] - all->offsets[rank];
+        buffer_append_zeros(&answers[rank], 1 + size / RECORD_PART_SIZE);
+        RETURN_IF_ERROR(buffer_status(&answers[rank]));
+        answers[rank].data[0] = records->joined_count > 0;
+    }
+    for (size_t i = 0; i < records->joined_count; i++)
+        answers[records->joined[i].rank].data[1 + (size_t)records->joined[i].index] = 1;
+    return DCP_OK;
+}
+
+static dcp_status join_parts(struct load_records *records, const struct group_messages *all,
+                             struct buffer *answers)
+{
+    const struct metadata *metadata = records->sharing->metadata;
+    size_t most = all->offsets[all->count] / RECORD_PART_SIZE, count = 0;
+    records->joined = memory_allocate_array(most, sizeof *records->joined);
+    if (!records->joined)
+        return error_no_memory(most * sizeof *records->joined, "parts of records of all ranks");
+    for (int rank = 0; rank < all->count; rank++) {
+        size_t size = all->offsets[rank + 1] - all->offsets[rank];
+        RETURN_IF_ERROR(record_parts_decode(all->bytes + all->offsets[rank], size, metadata,
+                                            (uint32_t)rank, records->joined + count));
+        count += size / RECORD_PART_SIZE;
+    }
+    records->joined_count = record_parts_join(records->joined, count, metadata);
+    return answer_ranks(records, all, answers);
+}
+
+static dcp_status hear_answer(struct load_records *records, const struct buffer *heard)
+{
+    if (heard->size != 1 + records->own_count)
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "the coordinator's answer on parts of records has %zu bytes, "
+                             "expected %zu",
+                             heard->size, 1 + records->own_count);
+    records->any = heard->data[0] != 0;
+    for (size_t i = 0; i < records->own_count; i++)
+        records->own[i].joined = heard->data[1 + i] != 0;
+    return DCP_OK;
+}
+
+/* States the parts of this rank, and hears which of them are joined. */
+static dcp_status exchange_parts(struct load_records *records, dcp_status status,
+                                 const struct buffer *message)
+{
+    const dcp_load_options *options = records->sharing->options;
+    const struct dcp_collective asking = {"gathering parts of records", options->timeout_seconds};
+    const struct dcp_collective call = {"choosing what to check", options->timeout_seconds};
+    size_t rank_count = (size_t)dcp_group_size(options->group);
+    bool coordinates = dcp_group_rank(options->group) == options->coordinator;
+    struct group_messages all = {0};
+    struct buffer *answers = NULL, heard;
+    buffer_init(&heard, 0);
+    status = group_gather(options->group, &asking, options->coordinator, status, message->data,
+                          message->size, &all);
+    if (status == DCP_OK && coordinates) {
+        answers = memory_allocate_zeroed(rank_count, sizeof *answers);
+        status = answers ? join_parts(records, &all, answers)
+                         : error_no_memory(rank_count * sizeof *answers, "answers to ranks");
+    }
+    group_messages_free(&all);
+    status = group_scatter(options->group, &call, options->coordinator, status, answers, &heard);
+    if (status == DCP_OK)
+        status = hear_answer(records, &heard);
+    for (size_t rank = 0; answers && rank < rank_count; rank++)
+        buffer_free(&answers[rank]);
+    memory_release(answers);
+    buffer_free(&heard);
+    return group_agree(options->group, &call, status);
+}
+
+dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_plan *plan,
+                              dcp_status mine, struct load_records *records)
+{
+    struct buffer message;
+    *records = (struct load_records){.sharing = sharing};
+    if (!is_of_use(sharing))
+        return mine;
+    buffer_init(&message, 0);
+    if (mine == DCP_OK)
+        mine = list_own(records, plan, &message);
+    dcp_status status = exchange_parts(records, mine, &message);
+    buffer_free(&message);
+    return status;
+}
+
+void load_records_mark(struct load_records *records, const struct load_plan *plan,
+                       struct shard_request *requests)
+{
+    size_t request = 0, at = 0;
+    for (size_t i = 0; i < plan->count && at < records->own_count; i++) {
+        struct own_part *own = &records->own[at];
+        if (!records->sharing->metadata->entries[plan->items[i].entry].is_tensor)
+            continue;
+        if (own->item == i) {
+            requests[request].sum = own->joined ? &own->sum : NULL;
+            at++;
+        }
+        request++;
+    }
+}
+
+/* The sum of a part, in the message of the rank that has read it. */
+static dcp_status find_sum(const struct group_messages *all, const struct record_part *part,
+                           struct shard_part_sum *sum)
+{
+    size_t start = all->offsets[part->rank], size = all->offsets[part->rank + 1] - start;
+    size_t place = (size_t)part->index * LOAD_SUM_SIZE;
+    if (place >= size || size - place < LOAD_SUM_SIZE)
+        return dcp_error_set(
+            DCP_ERR_GROUP, "rank %" PRIu32 ": its message of checksums ends too early", part->rank);
+    *sum = load_sum_at(all->bytes + start + place);
+    return DCP_OK;
+}
+
+/* The sums of one record's parts, in order; the same part has the same sum on all ranks. */
+static dcp_status collect_sums(const struct load_records *records, const struct group_messages *all,
+                               const struct record_part *parts, size_t count,
+                               struct shard_part_sum *sums, size_t *sum_count)
+{
+    const struct metadata_entry *entry = &records->sharing->metadata->entries[parts->entry];
+    *sum_count = 0;
+    for (size_t i = 0, alike; i < count; i += alike) {
+        struct shard_part_sum *first = &sums[(*sum_count)++], other;
+        alike = record_parts_alike(&parts[i], count - i);
+        RETURN_IF_ERROR(find_sum(all, &parts[i], first));
+        for (size_t k = 1; k < alike; k++) {
+            RETURN_IF_ERROR(find_sum(all, &parts[i + k], &other));
+            if (other.known != first->known || other.crc != first->crc)
+                return shard_reader_blame(
+                    records->sharing->reader, entry, &entry->pieces[parts->piece],
+                    dcp_error_set(DCP_ERR_CHECKSUM,
+                                  "ranks %" PRIu32 " and %" PRIu32
+                                  " read the same part of it, but found different bytes",
+                                  parts[i].rank, parts[i + k].rank));
+        }
+    }
+    return DCP_OK;
+}
+
+static dcp_status compare_records(const struct load_records *records,
+                                  const struct group_messages *all)
+{
+    size_t most = records->joined_count;
+    struct shard_part_sum *sums = memory_allocate_array(most, sizeof *sums);
+    dcp_status status =
+        sums ? DCP_OK : error_no_memory(most * sizeof *sums, "checksums of all ranks");
+    for (size_t i = 0, of; i < records->joined_count && status == DCP_OK; i += of) {
+        const struct record_part *parts = &records->joined[i];
+        const struct metadata_entry *entry = &records->sharing->metadata->entries[parts->entry];
+        size_t count;
+        of = record_parts_of_record(parts, records->joined_count - i);
+        status = collect_sums(records, all, parts, of, sums, &count);
+        if (status == DCP_OK)
+            status = shard_join_sums(records->sharing->reader, entry, &entry->pieces[parts->piece],
+                                     sums, count);
+    }
+    memory_release(sums);
+    return status;
+}
+
+dcp_status load_records_compare(const struct load_records *records, dcp_status mine)
+{
+    const dcp_load_options *options = records->sharing->options;
+    const struct dcp_collective call = {"comparing checksums", options->timeout_seconds};
+    struct group_messages all = {0};
+    struct buffer message;
+    if (!records->any)
+        return mine;
+    buffer_init(&message, 0);
+    for (size_t i = 0; i < records->own_count; i++)
+        load_sum_append(&message, &records->own[i].sum);
+    if (mine == DCP_OK)
+        mine = buffer_status(&message);
+    dcp_status status = group_gather(options->group, &call, options->coordinator, mine,
+                                     message.data, message.size, &all);
+    if (status == DCP_OK && dcp_group_rank(options->group) == options->coordinator)
+        status = compare_records(records, &all);
+    group_messages_free(&all);
+    buffer_free(&message);
+    return status;
+}
+
+void load_records_free(struct load_records *records)
+{
+    memory_release(records->own);
+    memory_release(records->joined);
+}

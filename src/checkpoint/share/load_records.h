@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checks the parts of records that ranks read each for itself, if these are together all of a
+ * record: see plan/share/record_parts.h. */
+#ifndef CHECKPOINT_SHARE_LOAD_RECORDS_H
+#define CHECKPOINT_SHARE_LOAD_RECORDS_H
+
+#include "checkpoint/share/load_sharing.h"
+#include "plan/share/record_parts.h"
+
+struct load_records {
+    const struct load_sharing *sharing;
+    bool any; /* some record is checked so; the same on all ranks */
+    struct own_part {
+        size_t item; /* of the plan */
+        bool joined; /* others read the rest of its record */
+        struct shard_part_sum sum;
+    } * own; /* what this rank reads of records, in the order of the plan */
+    size_t own_count;
+    struct record_part *joined; /* at the coordinator: of all ranks, by record and place */
+    size_t joined_count;
+};
+
+/* Agrees on the records that are checked so. Collective, with the same result on all ranks; every
+ * rank passes its status. plan: what this rank reads for itself. Under a memory limit there are
+ * none, as the coordinator's memory for them depends on all ranks. Free in either case. */
+dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_plan *plan,
+                              dcp_status mine, struct load_records *records);
+/* Has the requests for the plan's tensors, in its order, compute the sums of such parts. */
+void load_records_mark(struct load_records *records, const struct load_plan *plan,
+                       struct shard_request *requests);
+/* After all parts have been read. Collective; every rank passes its status. DCP_ERR_CHECKSUM, at
+ * the coordinator alone, so that ranks still have to agree, if a record does not match its
+ * checksum. */
+dcp_status load_records_compare(const struct load_records *records, dcp_status mine);
+void load_records_free(struct load_records *records);
+
+#endif
