@@ -169,6 +169,40 @@ static void several_ranks_may_read_the_same_part(void **state)
     free(path);
 }
 
+/* What several ranks want, of which one reads all, or each some: in thirds of the tensors. In the
+ * last case one rank reads the end of a third and the beginning of another one. */
+static void ranks_that_read_for_each_other_join_sums_as_well(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t rows;
+        int ranks;
+        int from[5], end[5];
+    } cases[] = {{"small", SMALL, 5, {0, 0, 1, 1, 2}, {1, 1, 2, 2, 3}},
+                 {"large", LARGE, 5, {0, 0, 1, 1, 2}, {1, 1, 2, 2, 3}},
+                 {"larger", 3 * LARGE, 4, {0, 0, 0, 1}, {3, 3, 3, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial trial = halves(cases[i].rows);
+        const int64_t thirds[] = {0, trial.rows / 3, 2 * trial.rows / 3, trial.rows};
+        char *path = save(state, cases[i].name, &trial);
+        uint64_t checked = 0;
+        for (int r = 0; r < cases[i].ranks; r++) {
+            trial.from[r] = thirds[cases[i].from[r]];
+            trial.end[r] = thirds[cases[i].end[r]];
+            trial.options[r].reading = DCP_READING_COOPERATIVE;
+        }
+        ranks_must(cases[i].ranks, path, load, &trial);
+        for (int r = 0; r < cases[i].ranks; r++) {
+            assert_int_equal(trial.figures[r].bytes_unchecked, 0);
+            checked += trial.figures[r].bytes_checked;
+        }
+        assert_int_equal(checked, (uint64_t)trial.rows * COLUMNS * COUNT * sizeof(float));
+        for (int64_t row = 3; row < trial.rows; row += trial.rows / 6)
+            expect_damage(path, &trial, cases[i].ranks, row);
+        free(path);
+    }
+}
+
 /* Then each rank reads and checks as one alone does. */
 static void expect_alone(const char *path, struct trial *trial, int ranks)
 {
@@ -255,6 +289,8 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(several_ranks_may_read_the_same_part, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(ranks_that_read_for_each_other_join_sums_as_well,
+                                        scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(parts_that_are_not_all_of_it_are_not_joined, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(who_checks_nothing_or_keeps_a_limit_reads_alone,

@@ -49,8 +49,8 @@ static void scene_init(struct scene *scene)
 
 static bool is_part(const struct scene *scene, struct box region, struct record_part *part)
 {
-    const struct read_item item = {.entry = 1, .region = region};
-    return record_part_of(&scene->metadata, &item, part);
+    const struct share_want want = {.entry = 1, .region = region};
+    return record_part_of(&scene->metadata, &want, part);
 }
 
 static const struct box middle = {2, (const int64_t[]){10, 0}, (const int64_t[]){20, COLUMNS}};
@@ -112,6 +112,26 @@ static void only_whole_records_with_a_checksum_have_parts(void **state)
     assert_true(is_part(&scene, middle, &part));
     scene.entries[1].is_tensor = false;
     assert_false(is_part(&scene, middle, &part));
+}
+
+static void runs_are_parts_of_regions(void **state)
+{
+    struct scene scene;
+    struct record_part part;
+    struct share_region regions[] = {{.entry = 1, .box = middle},
+                                     {.entry = 1, .box = {2, zeros, shape}}};
+    const struct load_share share = {.regions = regions, .region_count = 2};
+    const struct share_run run = {.region = 0, .from = 50, .end = 70},
+                           all = {.region = 1, .end = 9};
+    (void)state;
+    scene_init(&scene);
+    assert_true(record_part_of_run(&scene.metadata, &share, &run, &part));
+    assert_int_equal(part.entry, 1);
+    assert_int_equal(part.from, 10 * COLUMNS + 50);
+    assert_int_equal(part.end, 10 * COLUMNS + 70);
+    regions[0].striped = true;
+    assert_false(record_part_of_run(&scene.metadata, &share, &run, &part));
+    assert_false(record_part_of_run(&scene.metadata, &share, &all, &part)); /* it has load_sums */
 }
 
 static void messages_say_the_same(void **state)
@@ -231,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_elements_that_follow_each_other),
         cmocka_unit_test(only_whole_records_with_a_checksum_have_parts),
+        cmocka_unit_test(runs_are_parts_of_regions),
         cmocka_unit_test(messages_say_the_same),
         cmocka_unit_test(messages_about_what_is_not_there_are_refused),
         cmocka_unit_test(records_are_joined_if_their_parts_are_all_of_them),

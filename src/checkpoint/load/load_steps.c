@@ -68,7 +68,7 @@ static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *
     if (loading->options.memory_limit != 0)
         threads = (int32_t)loading->limit.how.thread_count;
     RETURN_IF_ERROR(
-        load_share_tensors(sharing, &planning->share, &moved, &figures->bytes_exchanged));
+        load_share_tensors(sharing, &planning->share, records, &moved, &figures->bytes_exchanged));
     dcp_status status =
         load_read_tensors(sharing->flat, sharing->metadata, own, records, sharing->reader,
                           loading->options.verification, threads, &figures->bytes_moved);
@@ -173,7 +173,7 @@ static dcp_status read_tensors(dcp_loading *loading)
     const struct load_planning *planning = &loading->planning;
     const struct load_plan *own = planning->share.run_count != 0 ? &planning->rest : sharing.plan;
     struct load_records records;
-    dcp_status status = load_records_agree(&sharing, own, DCP_OK, &records);
+    dcp_status status = load_records_agree(&sharing, &planning->share, own, &records);
     if (status != DCP_OK) {
         load_records_free(&records);
         return status;

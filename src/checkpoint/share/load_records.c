@@ -36,31 +36,52 @@ static bool is_of_use(const struct load_sharing *sharing)
     return false;
 }
 
-static bool is_own_part(const struct load_sharing *sharing, const struct read_item *item,
-                        struct record_part *part)
+/* A run of this rank, or one of its plan's items, as a part. */
+static bool is_run_part(const struct load_records *records, const struct load_share *share,
+                        size_t run, struct record_part *part)
 {
-    const struct metadata *metadata = sharing->metadata;
-    return record_part_of(metadata, item, part) &&
-           !has_blocks(metadata, &metadata->entries[item->entry].pieces[item->piece]);
+    const struct metadata *metadata = records->sharing->metadata;
+    return record_part_of_run(metadata, share, &share->runs[run], part) &&
+           !has_blocks(metadata, &metadata->entries[part->entry].pieces[part->piece]);
+}
+
+static bool is_item_part(const struct load_records *records, const struct read_item *item,
+                         struct record_part *part)
+{
+    const struct metadata *metadata = records->sharing->metadata;
+    const struct share_want want = {item->entry, item->piece, item->region};
+    return record_part_of(metadata, &want, part) &&
+           !has_blocks(metadata, &metadata->entries[part->entry].pieces[part->piece]);
+}
+
+static void add_own(struct load_records *records, size_t place, const struct record_part *part,
+                    struct buffer *message)
+{
+    records->own[records->own_count++].place = place;
+    record_part_append(message, part);
 }
 
 /* What this rank reads of records; message: for the coordinator. */
-static dcp_status list_own(struct load_records *records, const struct load_plan *plan,
-                           struct buffer *message)
+static dcp_status list_own(struct load_records *records, const struct load_share *share,
+                           const struct load_plan *plan, struct buffer *message)
 {
+    uint32_t rank = (uint32_t)dcp_group_rank(records->sharing->options->group);
+    size_t first = share->run_count > 0 ? share->first[rank] : 0, count = 0;
     struct record_part part;
-    size_t count = 0;
     for (size_t i = 0; i < plan->count; i++)
-        count += is_own_part(records->sharing, &plan->items[i], &part);
+        count += is_item_part(records, &plan->items[i], &part);
+    for (size_t run = first; run < share->run_count; run = share->next[run])
+        count += is_run_part(records, share, run, &part);
     records->own = memory_allocate_zeroed(count, sizeof *records->own);
     if (!records->own)
         return error_no_memory(count * sizeof *records->own, "parts of records");
-    for (size_t i = 0; i < plan->count; i++) {
-        if (!is_own_part(records->sharing, &plan->items[i], &part))
-            continue;
-        records->own[records->own_count++].item = i;
-        record_part_append(message, &part);
-    }
+    for (size_t i = 0; i < plan->count; i++)
+        if (is_item_part(records, &plan->items[i], &part))
+            add_own(records, i, &part, message);
+    records->item_count = records->own_count;
+    for (size_t run = first; run < share->run_count; run = share->next[run])
+        if (is_run_part(records, share, run, &part))
+            add_own(records, run, &part, message);
     return buffer_status(message);
 }
 
@@ -140,17 +161,16 @@ static dcp_status exchange_parts(struct load_records *records, dcp_status status
     return group_agree(options->group, &call, status);
 }
 
-dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_plan *plan,
-                              dcp_status mine, struct load_records *records)
+dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_share *share,
+                              const struct load_plan *plan, struct load_records *records)
 {
     struct buffer message;
     *records = (struct load_records){.sharing = sharing};
     if (!is_of_use(sharing))
-        return mine;
+        return DCP_OK;
     buffer_init(&message, 0);
-    if (mine == DCP_OK)
-        mine = list_own(records, plan, &message);
-    dcp_status status = exchange_parts(records, mine, &message);
+    dcp_status status = list_own(records, share, plan, &message);
+    status = exchange_parts(records, status, &message);
     buffer_free(&message);
     return status;
 }
@@ -159,16 +179,31 @@ void load_records_mark(struct load_records *records, const struct load_plan *pla
                        struct shard_request *requests)
 {
     size_t request = 0, at = 0;
-    for (size_t i = 0; i < plan->count && at < records->own_count; i++) {
+    for (size_t i = 0; i < plan->count && at < records->item_count; i++) {
         struct own_part *own = &records->own[at];
         if (!records->sharing->metadata->entries[plan->items[i].entry].is_tensor)
             continue;
-        if (own->item == i) {
+        if (own->place == i) {
             requests[request].sum = own->joined ? &own->sum : NULL;
             at++;
         }
         request++;
     }
+}
+
+struct shard_part_sum *load_records_sum(const struct load_records *records, size_t run)
+{
+    size_t low = records->item_count, high = records->own_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (records->own[middle].place < run)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == records->own_count || records->own[low].place != run)
+        return NULL;
+    return records->own[low].joined ? &records->own[low].sum : NULL;
 }
 
 /* The sum of a part, in the message of the rank that has read it. */

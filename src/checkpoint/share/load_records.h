@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks the parts of records that ranks read each for itself, if these are together all of a
- * record: see plan/share/record_parts.h. */
+/* Checks the parts of records that ranks read, for themselves or for others, if these are together
+ * all of a record: see plan/share/record_parts.h. */
 #ifndef CHECKPOINT_SHARE_LOAD_RECORDS_H
 #define CHECKPOINT_SHARE_LOAD_RECORDS_H
 
@@ -11,23 +11,26 @@ struct load_records {
     const struct load_sharing *sharing;
     bool any; /* some record is checked so; the same on all ranks */
     struct own_part {
-        size_t item; /* of the plan */
-        bool joined; /* others read the rest of its record */
+        size_t place; /* of an item in the plan, or of a run in the share */
+        bool joined;  /* others read the rest of its record */
         struct shard_part_sum sum;
-    } * own; /* what this rank reads of records, in the order of the plan */
+    } * own; /* what this rank reads of records: items, then runs, each in their order */
     size_t own_count;
+    size_t item_count;          /* of these, items */
     struct record_part *joined; /* at the coordinator: of all ranks, by record and place */
     size_t joined_count;
 };
 
-/* Agrees on the records that are checked so. Collective, with the same result on all ranks; every
- * rank passes its status. plan: what this rank reads for itself. Under a memory limit there are
+/* Agrees on the records that are checked so. Collective, with the same result on all ranks. plan:
+ * what this rank reads for itself. Under a memory limit there are
  * none, as the coordinator's memory for them depends on all ranks. Free in either case. */
-dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_plan *plan,
-                              dcp_status mine, struct load_records *records);
+dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_share *share,
+                              const struct load_plan *plan, struct load_records *records);
 /* Has the requests for the plan's tensors, in its order, compute the sums of such parts. */
 void load_records_mark(struct load_records *records, const struct load_plan *plan,
                        struct shard_request *requests);
+/* The place for the sum of a run, if it is that of such a part; else NULL. */
+struct shard_part_sum *load_records_sum(const struct load_records *records, size_t run);
 /* After all parts have been read. Collective; every rank passes its status. DCP_ERR_CHECKSUM, at
  * the coordinator alone, so that ranks still have to agree, if a record does not match its
  * checksum. */

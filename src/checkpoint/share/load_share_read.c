@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/share/held_stripes.h"
 #include "checkpoint/share/load_exchange.h"
+#include "checkpoint/share/load_records.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/load_sums.h"
 #include "checkpoint/share/share_ahead.h"
@@ -21,6 +22,7 @@ struct stored_runs {
     struct held_stripes held;
     struct share_ahead ahead;
     struct load_sums sums;
+    const struct load_records *records;
     struct loaded_objects *objects;
 };
 
@@ -66,6 +68,17 @@ static bool is_cut(const struct stored_runs *runs, const struct share_run *run)
     return run->from != 0 || run->end != box_volume(runs->share->regions[run->region].box);
 }
 
+static struct shard_part_sum *sum_of(const struct stored_runs *runs, const struct share_run *run)
+{
+    return load_records_sum(runs->records, (size_t)(run - runs->share->runs));
+}
+
+/* Whether a run is read by itself, as the checksum of what it reads is wanted. */
+static bool is_summed(const struct stored_runs *runs, const struct share_run *run)
+{
+    return load_sums_expect(&runs->sums, run) || sum_of(runs, run);
+}
+
 /* Whether the piece that is open for one run also serves another. */
 static bool is_open_for(const struct stored_runs *runs, const struct share_run *run)
 {
@@ -75,8 +88,8 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
     const struct share_region *b = &runs->share->regions[runs->run->region];
     if (!is_same_piece(a, b) || a->striped || b->striped)
         return is_same_piece(a, b) && a->striped && b->striped;
-    return is_cut(runs, run) && is_cut(runs, runs->run) && !load_sums_expect(&runs->sums, run) &&
-           !load_sums_expect(&runs->sums, runs->run);
+    return is_cut(runs, run) && is_cut(runs, runs->run) && !is_summed(runs, run) &&
+           !is_summed(runs, runs->run);
 }
 
 /* Ends the piece that is open, if any, which checks what was read from it. */
@@ -109,7 +122,15 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
         return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
                                      verification, runs->ahead.batch, load_sums_next(&runs->sums),
                                      &runs->piece);
-    struct box box = region->striped ? share_piece_box(entry, region->piece) : region->box;
+    struct box whole = share_piece_box(entry, region->piece);
+    struct shard_part_sum *sum = sum_of(runs, run);
+    if (sum) {
+        int64_t first = box_position(whole, region->box, 0);
+        return shard_piece_open_part(sharing->reader, entry, piece, first + run->from,
+                                     first + run->end, verification, runs->ahead.batch, sum,
+                                     &runs->piece);
+    }
+    struct box box = region->striped ? whole : region->box;
     return shard_piece_open(sharing->reader, entry, piece, box, is_cut(runs, run), verification,
                             runs->ahead.batch, &runs->piece);
 }
@@ -252,10 +273,13 @@ uint64_t load_share_memory(const struct load_sharing *sharing, const struct load
 }
 
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
-                              uint64_t *moved, uint64_t *received)
+                              const struct load_records *records, uint64_t *moved,
+                              uint64_t *received)
 {
-    struct stored_runs runs = {
-        .sharing = sharing, .share = share, .ahead = {.sharing = sharing, .share = share}};
+    struct stored_runs runs = {.sharing = sharing,
+                               .share = share,
+                               .records = records,
+                               .ahead = {.sharing = sharing, .share = share}};
     const struct load_exchange exchange = exchange_of_tensors(&runs);
     if (share->run_count == 0)
         return DCP_OK;

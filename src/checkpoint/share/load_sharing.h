@@ -29,11 +29,14 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
                             struct load_share *objects, struct load_share *tensors,
                             struct load_plan *rest);
 
+struct load_records; /* load_records.h */
+
 /* Reads, sends, receives and places the tensors that are shared. Collective, with the same result
- * on all ranks. moved: bytes that were put into chunks; received: those that came from other ranks;
- * both grow. */
+ * on all ranks. records: what is checked together. moved: bytes that were put into chunks;
+ * received: those that came from other ranks; both grow. */
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
-                              uint64_t *moved, uint64_t *received);
+                              const struct load_records *records, uint64_t *moved,
+                              uint64_t *received);
 /* The most memory that this takes on this rank at a time, besides that for reading pieces. */
 uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share);
 /* As load_share_tensors(), for objects, without changing the tree. Every rank passes its status. */

@@ -26,19 +26,32 @@ static bool is_record(const struct metadata_entry *entry, const struct metadata_
            bytes == view->storage_bytes;
 }
 
-bool record_part_of(const struct metadata *metadata, const struct read_item *item,
+bool record_part_of(const struct metadata *metadata, const struct share_want *want,
                     struct record_part *part)
 {
-    const struct metadata_entry *entry = &metadata->entries[item->entry];
-    if (!entry->is_tensor || !is_record(entry, &entry->pieces[item->piece]))
+    const struct metadata_entry *entry = &metadata->entries[want->entry];
+    if (!entry->is_tensor || !is_record(entry, &entry->pieces[want->piece]))
         return false;
-    const struct metadata_piece *piece = &entry->pieces[item->piece];
+    const struct metadata_piece *piece = &entry->pieces[want->piece];
     const struct box whole = {entry->ndim, piece->offsets, piece->sizes};
-    int64_t volume = box_volume(item->region);
-    if (volume == 0 || box_equal(whole, item->region) || box_run(whole, item->region) < volume)
+    int64_t volume = box_volume(want->region);
+    if (volume == 0 || box_equal(whole, want->region) || box_run(whole, want->region) < volume)
         return false;
-    int64_t from = box_position(whole, item->region, 0);
-    *part = (struct record_part){item->entry, item->piece, from, from + volume, 0, 0};
+    int64_t from = box_position(whole, want->region, 0);
+    *part = (struct record_part){want->entry, want->piece, from, from + volume, 0, 0};
+    return true;
+}
+
+/* Of a piece that is read in stripes, one rank reads all. */
+bool record_part_of_run(const struct metadata *metadata, const struct load_share *share,
+                        const struct share_run *run, struct record_part *part)
+{
+    const struct share_region *region = &share->regions[run->region];
+    const struct share_want want = {region->entry, region->piece, region->box};
+    if (region->striped || !record_part_of(metadata, &want, part))
+        return false;
+    part->end = part->from + run->end;
+    part->from += run->from;
     return true;
 }
 

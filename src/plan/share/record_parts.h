@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parts of records with one checksum, as PyTorch writes them, that ranks read each for itself.
- * Where they are together all of a record, the checksums of the parts are joined to that of the
- * record, and no rank has to read what it does not want in order to check what it does. Pure. */
+/* Parts of records with one checksum, as PyTorch writes them, that ranks read. Where they are
+ * together all of a record, the checksums of the parts are joined to that of the record, and no
+ * rank has to read what nobody asked it for in order to check what it reads. Pure. */
 #ifndef PLAN_SHARE_RECORD_PARTS_H
 #define PLAN_SHARE_RECORD_PARTS_H
 
-#include "plan/load/load_plan.h"
+#include "plan/share/load_share.h"
 
 /* Elements from to end - 1 of a piece that is all of its record. */
 struct record_part {
@@ -17,10 +17,13 @@ struct record_part {
     uint32_t index; /* among the parts of the rank */
 };
 
-/* Whether an item reads such a part, not all of it. Records of 64 KiB or less do not count: to read
- * them whole costs no more. */
-bool record_part_of(const struct metadata *metadata, const struct read_item *item,
+/* Whether what is wanted is such a part, not all of it. Records of 64 KiB or less do not count: to
+ * read them whole costs no more. */
+bool record_part_of(const struct metadata *metadata, const struct share_want *want,
                     struct record_part *part);
+/* The same of what a run reads. */
+bool record_part_of_run(const struct metadata *metadata, const struct load_share *share,
+                        const struct share_run *run, struct record_part *part);
 
 /* The size of a part in a message, which is several of them. */
 enum { RECORD_PART_SIZE = 24 };
