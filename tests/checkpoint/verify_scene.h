@@ -30,10 +30,11 @@ void verify_scene_fault(void *context, const char *file, uint64_t offset, const 
 /* Requests cost time from now on, and what they read goes into one place. */
 void verify_scene_make_costly(dcp_storage *storage);
 #define VERIFY_SCENE_REQUEST ((size_t)3 << 19) /* bytes of one */
-/* Has each operation fail, once or from then on, and fails the test if a check does not notice. */
+/* Has each operation fail, or one of TRIAL_STEP, once or from then on; fails the test if a check
+ * does not notice. */
 void verify_scene_fail_each(struct simulated_file_system *fs, const dcp_storage *storage,
                             bool from_then_on);
-/* Has each allocation fail, which is no fault, and an error unless it was for reading ahead. */
+/* The same of allocations: that is no fault, and an error unless it was for reading ahead. */
 void verify_scene_fail_each_allocation(const dcp_storage *storage);
 
 #endif
