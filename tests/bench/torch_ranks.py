@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare: as bench_ranks.c, with the commands save, save_files, load, reshard, everything, alone, and those of torch_async.py.
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, save_files, load, reshard, everything, alone, those of torch_async.py, and
+"write FILE" for a file of torch_others.py, which one rank writes.
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
@@ -22,6 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import DTensor, Shard  # noqa: E402
 
 import torch_async  # noqa: E402
+import torch_others  # noqa: E402
 from together import start_together  # noqa: E402
 
 ROWS = 240
@@ -82,7 +84,7 @@ def execute(command, path, state, mesh, count, columns):
     if saves:
         dcp.save(state, storage_writer=dcp.FileSystemWriter(path, single_file_per_rank=command == "save"))
     else:
-        dcp.load(target, checkpoint_id=path)
+        torch_others.load(target, path, mesh.get_local_rank(), mesh.size())
     seconds = time.perf_counter() - start
     processor = time.process_time() - processor
     answer = seconds, bytes_read() - before, memory_peak() - memory, 0, processor, 0
@@ -106,6 +108,10 @@ def run_rank(rank, ranks, count, columns, store, commands, answers):
             answer = waited, 0, 0, *times
         elif command == "trim":
             memory_trim()
+            answer = (0,) * 6
+        elif command == "write":
+            if rank == 0:
+                torch_others.write(make_state(mesh, count, columns, -1, True)["model"], path)
             answer = (0,) * 6
         else:
             answer = execute(command, path, state, mesh, count, columns)
