@@ -35,9 +35,9 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
 dcp_status load_list_requests(const struct flat_state *flat, const struct metadata *metadata,
                               const struct load_plan *plan, bool objects,
                               struct shard_request **list, size_t *count);
-/* Reads the plan's regions into the chunks. thread_count 0: chosen by size. moved: bytes that were
- * put into chunks. */
-struct load_records; /* checkpoint/share/load_records.h; may be NULL */
+struct load_records; /* checkpoint/share/load_records.h */
+/* Reads the plan's regions into the chunks. records: what ranks check together, or NULL.
+ * thread_count 0: chosen by size. moved: bytes that were put into chunks. */
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
                              const struct load_plan *plan, struct load_records *records,
                              struct shard_reader *reader, dcp_verification verification,

@@ -9,12 +9,14 @@
 #include "group/group.h"
 #include "storage/commit/save_id.h"
 
-/* Whether a piece's file has sums of blocks, as far as is known without opening it. */
-static bool has_blocks(const struct metadata *metadata, const struct metadata_piece *piece)
+/* Whether a piece may have one checksum for all of it: its file has none of blocks, as far as is
+ * known without opening it. */
+static bool may_be_record(const struct metadata *metadata, const struct metadata_piece *piece)
 {
+    if (!metadata_is_in_stream(piece))
+        return piece->encoding == PIECE_VIEW;
     const struct metadata_member *member = metadata_file_member(metadata, piece->file);
-    return metadata_is_in_stream(piece) &&
-           save_id_promises_footers(member ? member->save_id : metadata->save_id);
+    return !save_id_promises_footers(member ? member->save_id : metadata->save_id);
 }
 
 /* Whether ranks may have something to check together; the same on all of them. */
@@ -28,9 +30,7 @@ static bool is_of_use(const struct load_sharing *sharing)
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
         for (size_t k = 0; entry->is_tensor && k < entry->piece_count; k++)
-            if (entry->pieces[k].encoding == PIECE_VIEW ||
-                (metadata_is_in_stream(&entry->pieces[k]) &&
-                 !has_blocks(metadata, &entry->pieces[k])))
+            if (may_be_record(metadata, &entry->pieces[k]))
                 return true;
     }
     return false;
@@ -41,8 +41,9 @@ static bool is_run_part(const struct load_records *records, const struct load_sh
                         size_t run, struct record_part *part)
 {
     const struct metadata *metadata = records->sharing->metadata;
-    return record_part_of_run(metadata, share, &share->runs[run], part) &&
-           !has_blocks(metadata, &metadata->entries[part->entry].pieces[part->piece]);
+    const struct share_region *region = &share->regions[share->runs[run].region];
+    return may_be_record(metadata, &metadata->entries[region->entry].pieces[region->piece]) &&
+           record_part_of_run(metadata, share, &share->runs[run], part);
 }
 
 static bool is_item_part(const struct load_records *records, const struct read_item *item,
@@ -50,8 +51,8 @@ static bool is_item_part(const struct load_records *records, const struct read_i
 {
     const struct metadata *metadata = records->sharing->metadata;
     const struct share_want want = {item->entry, item->piece, item->region};
-    return record_part_of(metadata, &want, part) &&
-           !has_blocks(metadata, &metadata->entries[part->entry].pieces[part->piece]);
+    return may_be_record(metadata, &metadata->entries[item->entry].pieces[item->piece]) &&
+           record_part_of(metadata, &want, part);
 }
 
 static void add_own(struct load_records *records, size_t place, const struct record_part *part,

@@ -60,9 +60,9 @@ dcp_status zip_add_bare(struct zip_archive *archive, const char *name, uint64_t 
                         uint64_t size);
 /* Ignores case, as PyTorch does. NULL: none. */
 const struct zip_record *zip_find(const struct zip_archive *archive, const char *name);
-/* Reads and checks the local headers of all records, for zip_data_offset(): together where they are
- * near each other, others announced before. A header that is wrong fails zip_data_offset() alone.
- */
+/* Reads and checks the local headers of all records, for zip_data_offset(): at once where they are
+ * near each other, and several such reads at a time. A header that is wrong fails zip_data_offset()
+ * alone. */
 dcp_status zip_locate(struct zip_archive *archive);
 /* Offset in the source of the record's first stored byte; reads and checks the local header, unless
  * zip_locate() has. */
