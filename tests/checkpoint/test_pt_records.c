@@ -181,6 +181,23 @@ static void records_of_which_parts_are_wanted_are_read_once(void **state)
     simulated_free(fs);
 }
 
+/* A load within a limit does not read headers ahead: what it needs at least is not more for that.
+ */
+static void the_smallest_limit_is_that_of_a_limited_load(void **state)
+{
+    (void)state;
+    static const char before[] = "sufficient limit is ";
+    struct simulated_file_system *fs = disk_with_file();
+    dcp_load_options options = {.storage = simulated_storage(fs), .memory_limit = 1};
+    assert_int_equal(load_halves(0, &options), DCP_ERR_NO_MEMORY);
+    const char *smallest = strstr(dcp_error_message(), before);
+    assert_non_null(smallest);
+    options.memory_limit = strtoull(smallest + strlen(before), NULL, 10);
+    assert_in_range(options.memory_limit, 1, 8 << 20);
+    assert_int_equal(load_halves(0, &options), DCP_OK);
+    simulated_free(fs);
+}
+
 static dcp_status load_unchecked(struct rank *self)
 {
     dcp_load_options options = *(const dcp_load_options *)self->context;
@@ -368,6 +385,7 @@ int main(void)
         cmocka_unit_test(headers_are_read_ahead_on_opening),
         cmocka_unit_test(headers_that_are_near_are_read_together),
         cmocka_unit_test(records_of_which_parts_are_wanted_are_read_once),
+        cmocka_unit_test(the_smallest_limit_is_that_of_a_limited_load),
         cmocka_unit_test(ranks_read_their_parts_around_the_page_cache),
         cmocka_unit_test(ranks_check_records_together),
         cmocka_unit_test(each_that_reads_a_part_is_checked),
