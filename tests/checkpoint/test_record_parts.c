@@ -14,6 +14,7 @@
 
 #include "checkpoint/parts.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/share/load_records.h"
 #include "fault/failing_allocator.h"
 #include "storage/scratch.h"
 
@@ -252,6 +253,59 @@ static void who_checks_nothing_or_keeps_a_limit_reads_alone(void **state)
     free(path);
 }
 
+/* What it takes of memory is known to each rank before. */
+static void who_keeps_a_limit_checks_what_is_read_for_others(void **state)
+{
+    struct trial trial = halves(3 * LARGE);
+    char *path = save(state, "limit", &trial);
+    uint64_t checked = 0;
+    for (int r = 0; r < 3; r++) {
+        trial.from[r] = 0;
+        trial.end[r] = trial.rows;
+        trial.options[r].reading = DCP_READING_COOPERATIVE;
+        trial.options[r].memory_limit = (uint64_t)128 << 20;
+    }
+    ranks_must(3, path, load, &trial);
+    for (int r = 0; r < 3; r++) {
+        assert_in_range(trial.figures[r].bytes_exchanged, 1, 2 * wanted_by(&trial, r));
+        assert_int_equal(trial.figures[r].bytes_unchecked, 0);
+        checked += trial.figures[r].bytes_checked;
+    }
+    assert_int_equal(checked, wanted_by(&trial, 0));
+    for (int64_t row = 0; row < trial.rows; row += trial.rows / 4)
+        expect_damage(path, &trial, 3, row);
+    free(path);
+}
+
+/* The coordinator knows of a second part of rank 1, which sends the sum of one. */
+static dcp_status compare_too_few(struct rank *self)
+{
+    const dcp_load_options options = {.group = self->group, .timeout_seconds = 30};
+    const struct metadata_piece piece = {.length = 8};
+    const struct metadata_entry entry = {.name = "t", .pieces = (void *)&piece, .piece_count = 1};
+    const struct metadata metadata = {.entries = (void *)&entry, .count = 1};
+    const struct load_sharing sharing = {.options = &options, .metadata = &metadata};
+    struct own_part own = {.joined = true};
+    struct record_part joined[] = {{0, 0, 0, 1, 1, 0}, {0, 0, 1, 2, 1, 1}};
+    const struct load_records records = {.sharing = &sharing,
+                                         .any = true,
+                                         .own = &own,
+                                         .own_count = 1,
+                                         .joined = joined,
+                                         .joined_count = self->rank == 0 ? 2 : 0};
+    return load_records_compare(&records, DCP_OK);
+}
+
+static void a_message_with_too_few_sums_is_refused(void **state)
+{
+    struct rank ranks[RANKS_MAX];
+    (void)state;
+    ranks_run(ranks, 2, "", compare_too_few, NULL);
+    assert_int_equal(ranks[0].status, DCP_ERR_GROUP);
+    assert_non_null(strstr(ranks[0].message, "rank 1: its message of checksums ends too early"));
+    assert_int_equal(ranks[1].status, DCP_OK);
+}
+
 /* Ranks agree on the failure of one. */
 static void missing_memory_is_an_error_on_all(void **state)
 {
@@ -295,6 +349,9 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(who_checks_nothing_or_keeps_a_limit_reads_alone,
                                         scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(who_keeps_a_limit_checks_what_is_read_for_others,
+                                        scratch_setup, scratch_teardown),
+        cmocka_unit_test(a_message_with_too_few_sums_is_refused),
         cmocka_unit_test_setup_teardown(missing_memory_is_an_error_on_all, scratch_setup,
                                         scratch_teardown),
     };

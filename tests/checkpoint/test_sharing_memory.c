@@ -47,6 +47,7 @@ static void want(struct wanted *wanted, uint32_t rank_count)
                                             .piece_count = 1};
     wanted->metadata.entries = &wanted->entry;
     wanted->metadata.count = 1;
+    wanted->metadata.save_id = "";
     wanted->want = (struct share_want){.region = {1, &wanted->start, &wanted->size}};
     wanted->wants.wants = &wanted->want;
     wanted->wants.count = 1;
@@ -103,9 +104,30 @@ static void a_stripe_takes_a_buffer(void **state)
     load_share_free(&wanted.share);
 }
 
+/* Sums of the parts of a record, of which the coordinator gets all. */
+static void checksums_of_parts_take_memory(void **state)
+{
+    struct wanted wanted;
+    dcp_load_options options = {.verification = DCP_VERIFY_NONE, .memory_limit = 1};
+    const struct load_plan plan = {.count = 0};
+    const struct load_sharing sharing = {
+        .options = &options, .metadata = &wanted.metadata, .plan = &plan};
+    (void)state;
+    want(&wanted, 64);
+    uint64_t before = load_share_memory(&sharing, &wanted.share);
+    options.verification = DCP_VERIFY_ALL;
+    uint64_t sums = load_share_memory(&sharing, &wanted.share) - before;
+    assert_int_equal(wanted.share.run_count, 64);
+    assert_in_range(sums, wanted.share.run_count * 200, wanted.share.run_count * 600);
+    wanted.piece.zstd = true; /* then it has no parts */
+    assert_int_equal(load_share_memory(&sharing, &wanted.share), before);
+    load_share_free(&wanted.share);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(more_ranks_take_more),
-                                       cmocka_unit_test(a_stripe_takes_a_buffer)};
+                                       cmocka_unit_test(a_stripe_takes_a_buffer),
+                                       cmocka_unit_test(checksums_of_parts_take_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "fault/failing_allocator.h"
+#include "plan/share/record_parts.h"
 #include "samples.h"
 #include "share_wishes.h"
 
@@ -140,15 +141,15 @@ static void a_large_segment_has_a_window_of_its_own(void **state)
 }
 
 static size_t count_runs(const struct stored *stored, struct wishes *wishes,
-                         const struct share_rules *rules, size_t *summed)
+                         const struct share_rules *rules, size_t *parts)
 {
     struct load_share result;
+    struct record_part part;
     assert_int_equal(share(stored, wishes, 3, rules, &result), DCP_OK);
     size_t count = result.run_count;
-    *summed = 0;
+    *parts = 0;
     for (size_t i = 0; i < count; i++)
-        *summed +=
-            share_run_is_summed(&result, &stored->metadata, &result.runs[i], rules->verification);
+        *parts += record_part_of_run(&stored->metadata, &result, &result.runs[i], &part);
     load_share_free(&result);
     return count;
 }
@@ -162,29 +163,29 @@ static void records_are_cut_where_they_can_be_checked(void **state)
     struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
     const int64_t origin[2] = {0, 0}, most[2] = {60000, 1023}, half[2] = {60000, 512};
     struct share_rules rules = large_rules;
-    size_t summed;
+    size_t parts;
     stored_init(&stored, 60000, 1024);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, stored.shape);
     for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++) {
-        size_t count = count_runs(&stored, wishes, &rules, &summed);
+        size_t count = count_runs(&stored, wishes, &rules, &parts);
         assert_true(count > PIECES);
-        assert_int_equal(summed, rules.verification == DCP_VERIFY_NONE ? 0 : count);
+        assert_int_equal(parts, count);
     }
     memset(wishes, 0, RANKS_MOST * sizeof *wishes);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, most);
     for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++) {
-        size_t count = count_runs(&stored, wishes, &rules, &summed);
+        size_t count = count_runs(&stored, wishes, &rules, &parts);
         assert_int_equal(count > PIECES, rules.verification == DCP_VERIFY_NONE);
-        assert_int_equal(summed, 0);
+        assert_int_equal(parts, 0);
     }
     rules.blocks = true;
     for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++)
-        assert_true(count_runs(&stored, wishes, &rules, &summed) > PIECES);
+        assert_true(count_runs(&stored, wishes, &rules, &parts) > PIECES);
     /* Of half of the columns, the rest is too much to be read for its checksum. */
     memset(wishes, 0, RANKS_MOST * sizeof *wishes);
     for (uint32_t r = 0; r < 3; r++)
@@ -192,13 +193,13 @@ static void records_are_cut_where_they_can_be_checked(void **state)
     rules.blocks = false;
     for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++)
-        assert_int_equal(count_runs(&stored, wishes, &rules, &summed) > PIECES,
+        assert_int_equal(count_runs(&stored, wishes, &rules, &parts) > PIECES,
                          rules.verification != DCP_VERIFY_RECORDS);
     memset(wishes, 0, RANKS_MOST * sizeof *wishes);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, most);
     stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;
-    assert_int_equal(count_runs(&stored, wishes, &large_rules, &summed), PIECES);
+    assert_int_equal(count_runs(&stored, wishes, &large_rules, &parts), PIECES);
     free(wishes);
 }
 
@@ -212,7 +213,7 @@ static void ranges_of_streams_are_cut_likewise(void **state)
     const int64_t origin[2] = {0, 0};
     struct stream_range ranges[PIECES];
     int64_t there[PIECES];
-    size_t summed;
+    size_t parts;
     stored_init(&stored, 60000, 1024);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, stored.shape);
@@ -223,16 +224,16 @@ static void ranges_of_streams_are_cut_likewise(void **state)
         piece->encoding = PIECE_RANGE;
         piece->range = &ranges[i];
     }
-    size_t count = count_runs(&stored, wishes, &large_rules, &summed);
+    size_t count = count_runs(&stored, wishes, &large_rules, &parts);
     assert_true(count > PIECES);
-    assert_int_equal(summed, count);
+    assert_int_equal(parts, count);
     for (int i = 0; i < PIECES; i++)
         there[i] += 1024;
-    assert_int_equal(count_runs(&stored, wishes, &large_rules, &summed), PIECES);
+    assert_int_equal(count_runs(&stored, wishes, &large_rules, &parts), PIECES);
     for (int i = 0; i < PIECES; i++)
         there[i] *= 4;
-    assert_true(count_runs(&stored, wishes, &large_rules, &summed) > PIECES);
-    assert_int_equal(summed, 0);
+    assert_true(count_runs(&stored, wishes, &large_rules, &parts) > PIECES);
+    assert_int_equal(parts, 0);
     free(wishes);
 }
 
@@ -319,6 +320,7 @@ static void objects_are_dealt_out(void **state)
     struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
     struct share_rules rules = small_rules;
     struct load_share result;
+    struct record_part part;
     uint64_t loads[RANKS_MOST] = {0};
     for (uint32_t i = 0; i < OBJECTS; i++) {
         pieces[i] = (struct metadata_piece){.offset = 1000 * i, .length = 10 + i};
@@ -341,7 +343,7 @@ static void objects_are_dealt_out(void **state)
         const struct share_run *run = &result.runs[i];
         uint32_t entry = result.regions[run->region].entry;
         assert_int_equal(run->end - run->from, 10 + entry);
-        assert_false(share_run_is_summed(&result, &stored.metadata, run, DCP_VERIFY_ALL));
+        assert_false(record_part_of_run(&stored.metadata, &result, run, &part));
         loads[run->reader] += 10 + entry;
         for (uint32_t r = 0; r < 4; r++)
             assert_int_equal(load_share_brings(&result, r, entry), r != 3 || entry % 2 == 0);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "plan/share/record_parts.h"
 #include "share_wishes.h"
 
 /* Everything is read once, and each rank gets its columns alone. */
@@ -75,6 +76,7 @@ static void stripes_are_read_evenly(void **state)
     const uint64_t all = 60000 * UINT64_C(4096);
     uint64_t loads[RANKS_MOST];
     struct load_share result;
+    struct record_part part;
     stored_init(&stored, 60000, 1024);
     wish_columns(wishes, &stored, 0, 4, 0);
     for (int way = 0; way < 3; way++) { /* checked by blocks, not checked, checked by records */
@@ -94,8 +96,7 @@ static void stripes_are_read_evenly(void **state)
             readers += loads[r] != 0;
         assert_int_equal(readers, way < 2 ? 4 : PIECES);
         for (size_t i = 0; i < result.run_count; i++)
-            assert_false(share_run_is_summed(&result, &stored.metadata, &result.runs[i],
-                                             rules.verification));
+            assert_false(record_part_of_run(&stored.metadata, &result, &result.runs[i], &part));
         load_share_free(&result);
     }
     stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;

@@ -79,12 +79,17 @@ static void only_whole_records_with_a_checksum_have_parts(void **state)
     struct scene scene;
     struct record_part part;
     struct metadata_piece *piece = &scene.pieces[1];
+    int64_t elements = ROWS * COLUMNS;
+    const struct stream_range range = {.ndim = 1, .sizes = &elements};
     (void)state;
     scene_init(&scene);
     piece->zstd = true;
     assert_false(is_part(&scene, middle, &part));
     piece->zstd = false;
     piece->encoding = PIECE_RANGE;
+    piece->range = &range;
+    assert_true(is_part(&scene, middle, &part));
+    elements++;
     assert_false(is_part(&scene, middle, &part));
     piece->encoding = PIECE_RAW;
     piece->view = &scene.view;
@@ -122,7 +127,8 @@ static void runs_are_parts_of_regions(void **state)
                                      {.entry = 1, .box = {2, zeros, shape}}};
     const struct load_share share = {.regions = regions, .region_count = 2};
     const struct share_run run = {.region = 0, .from = 50, .end = 70},
-                           all = {.region = 1, .end = 9};
+                           cut = {.region = 1, .end = 9},
+                           all = {.region = 1, .end = ROWS * COLUMNS};
     (void)state;
     scene_init(&scene);
     assert_true(record_part_of_run(&scene.metadata, &share, &run, &part));
@@ -131,7 +137,10 @@ static void runs_are_parts_of_regions(void **state)
     assert_int_equal(part.end, 10 * COLUMNS + 70);
     regions[0].striped = true;
     assert_false(record_part_of_run(&scene.metadata, &share, &run, &part));
-    assert_false(record_part_of_run(&scene.metadata, &share, &all, &part)); /* it has load_sums */
+    assert_true(record_part_of_run(&scene.metadata, &share, &cut, &part));
+    assert_int_equal(part.from, 0);
+    assert_int_equal(part.end, 9);
+    assert_false(record_part_of_run(&scene.metadata, &share, &all, &part));
 }
 
 static void messages_say_the_same(void **state)

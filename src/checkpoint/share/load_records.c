@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/share/load_sums.h"
 #include "group/group.h"
+#include "state/box.h"
 #include "storage/commit/save_id.h"
 
 /* Whether a piece may have one checksum for all of it: its file has none of blocks, as far as is
@@ -19,14 +19,39 @@ static bool may_be_record(const struct metadata *metadata, const struct metadata
     return !save_id_promises_footers(member ? member->save_id : metadata->save_id);
 }
 
+/* A run as a part. Under a memory limit only those of records that ranks read for each other count,
+ * as every rank knows how many these are. */
+static bool is_run_part(const struct load_sharing *sharing, const struct load_share *share,
+                        size_t run, struct record_part *part)
+{
+    const struct share_region *region = &share->regions[share->runs[run].region];
+    const struct metadata_entry *entry = &sharing->metadata->entries[region->entry];
+    if (sharing->options->memory_limit != 0 &&
+        !box_equal(region->box, share_piece_box(entry, region->piece)))
+        return false;
+    return may_be_record(sharing->metadata, &entry->pieces[region->piece]) &&
+           record_part_of_run(sharing->metadata, share, &share->runs[run], part);
+}
+
+/* How many of the runs of all ranks are parts. */
+static uint64_t count_runs(const struct load_sharing *sharing, const struct load_share *share)
+{
+    struct record_part part;
+    uint64_t count = 0;
+    for (size_t run = 0; run < share->run_count; run++)
+        count += is_run_part(sharing, share, run, &part);
+    return count;
+}
+
 /* Whether ranks may have something to check together; the same on all of them. */
-static bool is_of_use(const struct load_sharing *sharing)
+static bool is_of_use(const struct load_sharing *sharing, const struct load_share *share)
 {
     const dcp_load_options *options = sharing->options;
     const struct metadata *metadata = sharing->metadata;
-    if (dcp_group_size(options->group) == 1 || options->verification == DCP_VERIFY_NONE ||
-        options->memory_limit != 0)
+    if (dcp_group_size(options->group) == 1 || options->verification == DCP_VERIFY_NONE)
         return false;
+    if (options->memory_limit != 0)
+        return count_runs(sharing, share) > 0;
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
         for (size_t k = 0; entry->is_tensor && k < entry->piece_count; k++)
@@ -36,22 +61,14 @@ static bool is_of_use(const struct load_sharing *sharing)
     return false;
 }
 
-/* A run of this rank, or one of its plan's items, as a part. */
-static bool is_run_part(const struct load_records *records, const struct load_share *share,
-                        size_t run, struct record_part *part)
-{
-    const struct metadata *metadata = records->sharing->metadata;
-    const struct share_region *region = &share->regions[share->runs[run].region];
-    return may_be_record(metadata, &metadata->entries[region->entry].pieces[region->piece]) &&
-           record_part_of_run(metadata, share, &share->runs[run], part);
-}
-
-static bool is_item_part(const struct load_records *records, const struct read_item *item,
+/* What this rank reads for itself, as a part. */
+static bool is_item_part(const struct load_sharing *sharing, const struct read_item *item,
                          struct record_part *part)
 {
-    const struct metadata *metadata = records->sharing->metadata;
+    const struct metadata *metadata = sharing->metadata;
     const struct share_want want = {item->entry, item->piece, item->region};
-    return may_be_record(metadata, &metadata->entries[item->entry].pieces[item->piece]) &&
+    return sharing->options->memory_limit == 0 &&
+           may_be_record(metadata, &metadata->entries[item->entry].pieces[item->piece]) &&
            record_part_of(metadata, &want, part);
 }
 
@@ -66,22 +83,23 @@ static void add_own(struct load_records *records, size_t place, const struct rec
 static dcp_status list_own(struct load_records *records, const struct load_share *share,
                            const struct load_plan *plan, struct buffer *message)
 {
-    uint32_t rank = (uint32_t)dcp_group_rank(records->sharing->options->group);
+    const struct load_sharing *sharing = records->sharing;
+    uint32_t rank = (uint32_t)dcp_group_rank(sharing->options->group);
     size_t first = share->run_count > 0 ? share->first[rank] : 0, count = 0;
     struct record_part part;
     for (size_t i = 0; i < plan->count; i++)
-        count += is_item_part(records, &plan->items[i], &part);
+        count += is_item_part(sharing, &plan->items[i], &part);
     for (size_t run = first; run < share->run_count; run = share->next[run])
-        count += is_run_part(records, share, run, &part);
+        count += is_run_part(sharing, share, run, &part);
     records->own = memory_allocate_zeroed(count, sizeof *records->own);
     if (!records->own)
         return error_no_memory(count * sizeof *records->own, "parts of records");
     for (size_t i = 0; i < plan->count; i++)
-        if (is_item_part(records, &plan->items[i], &part))
+        if (is_item_part(sharing, &plan->items[i], &part))
             add_own(records, i, &part, message);
     records->item_count = records->own_count;
     for (size_t run = first; run < share->run_count; run = share->next[run])
-        if (is_run_part(records, share, run, &part))
+        if (is_run_part(sharing, share, run, &part))
             add_own(records, run, &part, message);
     return buffer_status(message);
 }
@@ -167,7 +185,7 @@ dcp_status load_records_agree(const struct load_sharing *sharing, const struct l
 {
     struct buffer message;
     *records = (struct load_records){.sharing = sharing};
-    if (!is_of_use(sharing))
+    if (!is_of_use(sharing, share))
         return DCP_OK;
     buffer_init(&message, 0);
     dcp_status status = list_own(records, share, plan, &message);
@@ -207,85 +225,16 @@ struct shard_part_sum *load_records_sum(const struct load_records *records, size
     return records->own[low].joined ? &records->own[low].sum : NULL;
 }
 
-/* The sum of a part, in the message of the rank that has read it. */
-static dcp_status find_sum(const struct group_messages *all, const struct record_part *part,
-                           struct shard_part_sum *sum)
+/* Most is taken while sums are compared; before, each rank gets an answer. A growing buffer may be
+ * twice as large as its contents. */
+uint64_t load_records_memory(const struct load_sharing *sharing, const struct load_share *share)
 {
-    size_t start = all->offsets[part->rank], size = all->offsets[part->rank + 1] - start;
-    size_t place = (size_t)part->index * LOAD_SUM_SIZE;
-    if (place >= size || size - place < LOAD_SUM_SIZE)
-        return dcp_error_set(
-            DCP_ERR_GROUP, "rank %" PRIu32 ": its message of checksums ends too early", part->rank);
-    *sum = load_sum_at(all->bytes + start + place);
-    return DCP_OK;
-}
-
-/* The sums of one record's parts, in order; the same part has the same sum on all ranks. */
-static dcp_status collect_sums(const struct load_records *records, const struct group_messages *all,
-                               const struct record_part *parts, size_t count,
-                               struct shard_part_sum *sums, size_t *sum_count)
-{
-    const struct metadata_entry *entry = &records->sharing->metadata->entries[parts->entry];
-    *sum_count = 0;
-    for (size_t i = 0, alike; i < count; i += alike) {
-        struct shard_part_sum *first = &sums[(*sum_count)++], other;
-        alike = record_parts_alike(&parts[i], count - i);
-        RETURN_IF_ERROR(find_sum(all, &parts[i], first));
-        for (size_t k = 1; k < alike; k++) {
-            RETURN_IF_ERROR(find_sum(all, &parts[i + k], &other));
-            if (other.known != first->known || other.crc != first->crc)
-                return shard_reader_blame(
-                    records->sharing->reader, entry, &entry->pieces[parts->piece],
-                    dcp_error_set(DCP_ERR_CHECKSUM,
-                                  "ranks %" PRIu32 " and %" PRIu32
-                                  " read the same part of it, but found different bytes",
-                                  parts[i].rank, parts[i + k].rank));
-        }
-    }
-    return DCP_OK;
-}
-
-static dcp_status compare_records(const struct load_records *records,
-                                  const struct group_messages *all)
-{
-    size_t most = records->joined_count;
-    struct shard_part_sum *sums = memory_allocate_array(most, sizeof *sums);
-    dcp_status status =
-        sums ? DCP_OK : error_no_memory(most * sizeof *sums, "checksums of all ranks");
-    for (size_t i = 0, of; i < records->joined_count && status == DCP_OK; i += of) {
-        const struct record_part *parts = &records->joined[i];
-        const struct metadata_entry *entry = &records->sharing->metadata->entries[parts->entry];
-        size_t count;
-        of = record_parts_of_record(parts, records->joined_count - i);
-        status = collect_sums(records, all, parts, of, sums, &count);
-        if (status == DCP_OK)
-            status = shard_join_sums(records->sharing->reader, entry, &entry->pieces[parts->piece],
-                                     sums, count);
-    }
-    memory_release(sums);
-    return status;
-}
-
-dcp_status load_records_compare(const struct load_records *records, dcp_status mine)
-{
-    const dcp_load_options *options = records->sharing->options;
-    const struct dcp_collective call = {"comparing checksums", options->timeout_seconds};
-    struct group_messages all = {0};
-    struct buffer message;
-    if (!records->any)
-        return mine;
-    buffer_init(&message, 0);
-    for (size_t i = 0; i < records->own_count; i++)
-        load_sum_append(&message, &records->own[i].sum);
-    if (mine == DCP_OK)
-        mine = buffer_status(&message);
-    dcp_status status = group_gather(options->group, &call, options->coordinator, mine,
-                                     message.data, message.size, &all);
-    if (status == DCP_OK && dcp_group_rank(options->group) == options->coordinator)
-        status = compare_records(records, &all);
-    group_messages_free(&all);
-    buffer_free(&message);
-    return status;
+    enum { OF_PART = sizeof(struct own_part) + sizeof(struct record_part) };
+    enum { OF_SUM = sizeof(struct shard_part_sum) + 3 * LOAD_RECORDS_SUM_SIZE };
+    enum { OF_RANK = sizeof(size_t) + sizeof(struct buffer) + 128 };
+    uint64_t count =
+        sharing->options->verification == DCP_VERIFY_NONE ? 0 : count_runs(sharing, share);
+    return count == 0 ? 0 : count * (OF_PART + OF_SUM) + share->rank_count * (uint64_t)OF_RANK;
 }
 
 void load_records_free(struct load_records *records)

@@ -21,9 +21,12 @@ struct load_records {
     size_t joined_count;
 };
 
+/* Of a part's sum in a message. */
+enum { LOAD_RECORDS_SUM_SIZE = 32 };
+
 /* Agrees on the records that are checked so. Collective, with the same result on all ranks. plan:
- * what this rank reads for itself. Under a memory limit there are
- * none, as the coordinator's memory for them depends on all ranks. Free in either case. */
+ * what this rank reads for itself. Under a memory limit these are only records that ranks read for
+ * each other, as the coordinator's memory for others depends on all ranks. Free in either case. */
 dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_share *share,
                               const struct load_plan *plan, struct load_records *records);
 /* Has the requests for the plan's tensors, in its order, compute the sums of such parts. */
@@ -35,6 +38,8 @@ struct shard_part_sum *load_records_sum(const struct load_records *records, size
  * the coordinator alone, so that ranks still have to agree, if a record does not match its
  * checksum. */
 dcp_status load_records_compare(const struct load_records *records, dcp_status mine);
+/* The most memory that this takes on any rank, under a memory limit. */
+uint64_t load_records_memory(const struct load_sharing *sharing, const struct load_share *share);
 void load_records_free(struct load_records *records);
 
 #endif

@@ -8,7 +8,6 @@
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_records.h"
 #include "checkpoint/share/load_sharing.h"
-#include "checkpoint/share/load_sums.h"
 #include "checkpoint/share/share_ahead.h"
 #include "state/box.h"
 
@@ -21,7 +20,6 @@ struct stored_runs {
     const struct share_run *run; /* for which it was opened */
     struct held_stripes held;
     struct share_ahead ahead;
-    struct load_sums sums;
     const struct load_records *records;
     struct loaded_objects *objects;
 };
@@ -73,13 +71,8 @@ static struct shard_part_sum *sum_of(const struct stored_runs *runs, const struc
     return load_records_sum(runs->records, (size_t)(run - runs->share->runs));
 }
 
-/* Whether a run is read by itself, as the checksum of what it reads is wanted. */
-static bool is_summed(const struct stored_runs *runs, const struct share_run *run)
-{
-    return load_sums_expect(&runs->sums, run) || sum_of(runs, run);
-}
-
-/* Whether the piece that is open for one run also serves another. */
+/* Whether the piece that is open for one run also serves another, which it does not where the
+ * checksum of what one of them reads is wanted. */
 static bool is_open_for(const struct stored_runs *runs, const struct share_run *run)
 {
     if (!runs->piece || run == runs->run)
@@ -88,8 +81,8 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
     const struct share_region *b = &runs->share->regions[runs->run->region];
     if (!is_same_piece(a, b) || a->striped || b->striped)
         return is_same_piece(a, b) && a->striped && b->striped;
-    return is_cut(runs, run) && is_cut(runs, runs->run) && !is_summed(runs, run) &&
-           !is_summed(runs, runs->run);
+    return is_cut(runs, run) && is_cut(runs, runs->run) && !sum_of(runs, run) &&
+           !sum_of(runs, runs->run);
 }
 
 /* Ends the piece that is open, if any, which checks what was read from it. */
@@ -118,10 +111,6 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
         return DCP_OK;
     }
     runs->run = run;
-    if (load_sums_expect(&runs->sums, run))
-        return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
-                                     verification, runs->ahead.batch, load_sums_next(&runs->sums),
-                                     &runs->piece);
     struct box whole = share_piece_box(entry, region->piece);
     struct shard_part_sum *sum = sum_of(runs, run);
     if (sum) {
@@ -268,7 +257,7 @@ uint64_t load_share_memory(const struct load_sharing *sharing, const struct load
 {
     struct stored_runs runs = {.sharing = sharing, .share = share};
     const struct load_exchange exchange = exchange_of_tensors(&runs);
-    return load_exchange_memory(&exchange) + load_sums_memory(sharing, share) +
+    return load_exchange_memory(&exchange) + load_records_memory(sharing, share) +
            stripe_memory(&runs);
 }
 
@@ -283,14 +272,10 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
     const struct load_exchange exchange = exchange_of_tensors(&runs);
     if (share->run_count == 0)
         return DCP_OK;
-    dcp_status status = load_sums_init(&runs.sums, sharing, share);
-    status = load_exchange_run(&exchange, status, moved, received);
-    if (status == DCP_OK)
-        status = load_sums_compare(&runs.sums);
+    dcp_status status = load_exchange_run(&exchange, DCP_OK, moved, received);
     shard_piece_close(runs.piece);
     share_ahead_end(&runs.ahead);
     held_stripes_free(&runs.held);
-    load_sums_free(&runs.sums);
     return status;
 }
 

@@ -151,11 +151,6 @@ struct share_stripe {
 struct share_stripe share_stripe_of(const struct metadata *metadata,
                                     const struct share_region *region, int64_t element);
 
-/* Whether a run is a part of a record that may have one checksum, which can be compared only when
- * those of all its parts are joined. */
-bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
-                         const struct share_run *run, dcp_verification verification);
-
 /* Whether a rank gets what is in a set. */
 bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t rank);
 

@@ -65,15 +65,6 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
                              record_bytes(entry, piece));
 }
 
-bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
-                         const struct share_run *run, dcp_verification verification)
-{
-    const struct share_region *region = &share->regions[run->region];
-    bool is_cut = run->from != 0 || run->end != box_volume(region->box);
-    return is_cut && verification != DCP_VERIFY_NONE && may_have_sum(piece_of(metadata, region)) &&
-           is_whole(metadata, region);
-}
-
 /* Where a piece's data begins in its file, as far as is known without reading it. */
 static uint64_t data_start(const struct metadata_piece *piece, uint64_t element_size)
 {

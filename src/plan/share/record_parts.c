@@ -12,34 +12,53 @@
  * a rank wants. */
 #define LEAST ((uint64_t)64 << 10)
 
+static bool is_all_of_view(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    const struct tensor_view *view = piece->view;
+    uint64_t bytes;
+    return copy_is_dense(view->ndim, view->sizes, view->strides) &&
+           shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
+           bytes == view->storage_bytes;
+}
+
+static bool is_all_of_stream(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    uint64_t bytes, stored;
+    return piece->encoding == PIECE_STREAM ||
+           (shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
+            metadata_stream_bytes(entry, piece, &stored) && bytes == stored);
+}
+
 /* Whether a piece is all of a record that may have a checksum; for a stream that is known when it
  * is read. */
 static bool is_record(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
     const struct tensor_view *view = piece->view;
-    uint64_t bytes;
-    if (piece->encoding == PIECE_STREAM)
-        return piece->length > LEAST && !piece->zstd;
+    if (metadata_is_in_stream(piece))
+        return piece->length > LEAST && !piece->zstd && is_all_of_stream(entry, piece);
     return piece->encoding == PIECE_VIEW && view->has_crc && !view->deflated &&
-           view->data_length > LEAST && copy_is_dense(view->ndim, view->sizes, view->strides) &&
-           shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
-           bytes == view->storage_bytes;
+           view->data_length > LEAST && is_all_of_view(entry, piece);
+}
+
+/* Elements from to end - 1 of what is wanted, as a part. */
+static bool find_part(const struct metadata *metadata, const struct share_want *want, int64_t from,
+                      int64_t end, struct record_part *part)
+{
+    const struct metadata_entry *entry = &metadata->entries[want->entry];
+    if (!entry->is_tensor || from == end || !is_record(entry, &entry->pieces[want->piece]))
+        return false;
+    const struct box whole = share_piece_box(entry, want->piece);
+    if (end - from == box_volume(whole) || box_run(whole, want->region) < box_volume(want->region))
+        return false;
+    int64_t first = box_position(whole, want->region, 0);
+    *part = (struct record_part){want->entry, want->piece, first + from, first + end, 0, 0};
+    return true;
 }
 
 bool record_part_of(const struct metadata *metadata, const struct share_want *want,
                     struct record_part *part)
 {
-    const struct metadata_entry *entry = &metadata->entries[want->entry];
-    if (!entry->is_tensor || !is_record(entry, &entry->pieces[want->piece]))
-        return false;
-    const struct metadata_piece *piece = &entry->pieces[want->piece];
-    const struct box whole = {entry->ndim, piece->offsets, piece->sizes};
-    int64_t volume = box_volume(want->region);
-    if (volume == 0 || box_equal(whole, want->region) || box_run(whole, want->region) < volume)
-        return false;
-    int64_t from = box_position(whole, want->region, 0);
-    *part = (struct record_part){want->entry, want->piece, from, from + volume, 0, 0};
-    return true;
+    return find_part(metadata, want, 0, box_volume(want->region), part);
 }
 
 /* Of a piece that is read in stripes, one rank reads all. */
@@ -48,11 +67,7 @@ bool record_part_of_run(const struct metadata *metadata, const struct load_share
 {
     const struct share_region *region = &share->regions[run->region];
     const struct share_want want = {region->entry, region->piece, region->box};
-    if (region->striped || !record_part_of(metadata, &want, part))
-        return false;
-    part->end = part->from + run->end;
-    part->from += run->from;
-    return true;
+    return !region->striped && find_part(metadata, &want, run->from, run->end, part);
 }
 
 void record_part_append(struct buffer *out, const struct record_part *part)

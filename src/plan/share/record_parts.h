@@ -21,7 +21,7 @@ struct record_part {
  * read them whole costs no more. */
 bool record_part_of(const struct metadata *metadata, const struct share_want *want,
                     struct record_part *part);
-/* The same of what a run reads. */
+/* The same of what a run reads, which may be a part of a region that is a whole record. */
 bool record_part_of_run(const struct metadata *metadata, const struct load_share *share,
                         const struct share_run *run, struct record_part *part);
 
