@@ -237,6 +237,47 @@ static void a_range_begins_that_ends_with_the_file(void **state)
     reader_close(&with);
 }
 
+/* One piece that reaches into the last page comes straight to its place: the first buffers of the
+ * lane are those of the next range. */
+static void it_has_begun_behind_the_end_of_a_file(void **state)
+{
+    const struct disk *disk = *state;
+    const struct shard_range end = {NULL, SIZE - MIB, MIB};
+    struct file_reader with;
+    open_watched(&with, disk);
+    const struct shard_range next = {&with.other, 0, 7 * MIB};
+    read_range(&with, &end, &next);
+    assert_int_equal(transfer_watch_count(true).count, 3);
+    read_range(&with, &next, NULL);
+    assert_int_equal(transfer_watch_count(true).count, 4);
+    reader_close(&with);
+}
+
+/* The next range waits for its turn without memory for that. */
+static void it_begins_later_without_memory(void **state)
+{
+    const struct disk *disk = *state;
+    const struct shard_range end = {NULL, SIZE - MIB, MIB};
+    bool reached = true;
+    long failures = 0, successes = 0;
+    for (long n = 1; reached; n++) {
+        struct file_reader with;
+        assert_int_equal(reader_open(&with, disk, simulated_ops(disk->fs), DIRECT_RING), DCP_OK);
+        const struct shard_range next = {&with.other, 0, 7 * MIB};
+        failing_allocator_install(n, false);
+        dcp_status status = try_range(&with, &end, &next, 0);
+        reached = failing_allocator_reached();
+        successes += reached && status == DCP_OK;
+        failures += status != DCP_OK;
+        shard_reader_settle(&with.reader);
+        shard_reader_free_lanes(&with.reader);
+        assert_int_equal(failing_allocator_remove(), 0);
+        reader_close(&with);
+    }
+    assert_int_equal(successes, 1);
+    assert_true(failures > 0);
+}
+
 /* Another range, a shorter one, a small one, or none. */
 static void what_has_begun_in_vain_is_dropped(void **state)
 {
@@ -455,6 +496,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_next_range_has_begun),
         TEST(it_has_begun_in_another_file),
+        TEST(it_has_begun_behind_the_end_of_a_file),
+        TEST(it_begins_later_without_memory),
         TEST(what_has_begun_is_of_one_file),
         TEST(a_range_begins_that_ends_with_the_file),
         TEST(what_has_begun_in_vain_is_dropped),

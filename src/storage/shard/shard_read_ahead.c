@@ -228,6 +228,17 @@ static uint64_t next_end(const struct shard_range *next, uint64_t base)
     return end <= pages ? end : pages - (pages - base) % READ_LANE_DIRECT_PIECE;
 }
 
+/* This range has no buffers if all of it goes straight to its place; without memory for some, the
+ * next one begins at its turn. */
+static bool has_buffers(const struct reading *reading)
+{
+    struct saved_error error;
+    error_save(&error);
+    dcp_status status = read_lane_make_buffers(reading->lane, reading->slots * reading->piece);
+    error_restore(&error);
+    return status == DCP_OK;
+}
+
 /* The first pieces of the next range, in buffers that this one needs no more. */
 static void begin_next(struct reading *reading, size_t most)
 {
@@ -251,7 +262,7 @@ static void begin_next(struct reading *reading, size_t most)
 static dcp_status start_pieces(struct reading *reading, size_t most)
 {
     RETURN_IF_ERROR(start_own(reading, most));
-    if (leads_to_next(reading))
+    if (leads_to_next(reading) && has_buffers(reading))
         begin_next(reading, most);
     return DCP_OK;
 }
