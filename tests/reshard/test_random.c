@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Random states, saved in random ways and forms, and loaded by random ranks with random options:
+ * every element is right. With a byte of a file changed, too, unless the load fails, on all ranks,
+ * or says that it has not checked everything.
+ *
+ * usage: test_reshard_random [SECONDS [SEED]] */
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+#include "checkpoint/wanted_parts.h"
+#include "reshard/random_state.h"
+#include "storage/scratch.h"
+
+enum { RANKS = 5, LOADS = 5, DAMAGES = 4 }; /* the last two of each checkpoint */
+
+static double seconds = 10;
+static uint64_t first_seed = 1;
+
+/* What a checkpoint is loaded from. */
+enum form { OURS, FILES, AS_PYTORCH, COMPRESSED, PT, SAFETENSORS, HF, FORMS };
+
+struct trial {
+    uint64_t number;
+    uint64_t seed; /* of what comes next */
+    struct random_state state;
+    struct random_division division;
+    enum form form;
+    bool transposed;
+    dcp_save_options saving;
+    dcp_load_options loading;
+    dcp_figures figures[RANKS_MAX];
+    char wrong[RANKS_MAX][80]; /* what is, after a load that succeeded */
+};
+
+/* How often each outcome came. */
+static struct {
+    long loaded, refused, found;
+} counts;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int remove_inside(const char *path, const struct stat *found, int type, struct FTW *walk)
+{
+    (void)found;
+    (void)type;
+    return walk->level == 0 ? 0 : remove(path);
+}
+
+static dcp_status save_rank(struct rank *self)
+{
+    struct trial *trial = self->context;
+    dcp_save_options options = trial->saving;
+    struct random_tree tree;
+    options.group = self->group;
+    bool made = random_tree_make(&tree, &trial->state, &trial->division, self->rank,
+                                 trial->transposed, true);
+    dcp_status status = made ? dcp_save(tree.root, self->path, &options) : DCP_ERR_STATE;
+    random_tree_free(&tree);
+    return status;
+}
+
+static dcp_status load_rank(struct rank *self)
+{
+    struct trial *trial = self->context;
+    dcp_load_options options = trial->loading;
+    struct random_tree tree;
+    options.group = self->group;
+    options.figures = &trial->figures[self->rank];
+    *options.figures = (dcp_figures){.size_of = sizeof *options.figures};
+    trial->wrong[self->rank][0] = '\0';
+    bool made = random_tree_make(&tree, &trial->state, &trial->division, self->rank,
+                                 trial->transposed, false);
+    dcp_status status = made ? dcp_load(tree.root, self->path, &options, NULL) : DCP_ERR_STATE;
+    if (status == DCP_OK)
+        random_tree_check(&tree, &trial->state, &trial->division, self->rank, trial->transposed,
+                          trial->wrong[self->rank], sizeof trial->wrong[0]);
+    random_tree_free(&tree);
+    return status;
+}
+
+/* ---- what a trial is ---- */
+
+/* A safetensors file is loaded by the directory that it is in. */
+static void convert_to(const struct trial *trial, const char *source, const char *target)
+{
+    static const dcp_form forms[] = {
+        [PT] = DCP_FORM_PT, [SAFETENSORS] = DCP_FORM_SAFETENSORS, [HF] = DCP_FORM_HF};
+    const dcp_convert_options options = {.form = forms[trial->form],
+                                         .shard_size = trial->form == HF ? 3 << 20 : 0,
+                                         .skip_sync = true};
+    char *file = scratch_path(target, "model.safetensors");
+    if (trial->form == SAFETENSORS)
+        assert_int_equal(mkdir(target, 0700), 0);
+    if (dcp_convert(source, trial->form == SAFETENSORS ? file : target, &options, NULL) != DCP_OK)
+        fail_msg("seed %llu, form %d: %s", (unsigned long long)trial->number, trial->form,
+                 dcp_error_message());
+    free(file);
+}
+
+/* Saves the state, and makes another form of it; returns which of the two paths is loaded. */
+static const char *save(struct trial *trial, const char *path, const char *other)
+{
+    int ranks = 1 + (int)scratch_below(&trial->seed, RANKS);
+    random_state_make(&trial->state, &trial->seed);
+    random_divide_all(&trial->division, &trial->state, ranks, &trial->seed);
+    trial->form = (enum form)scratch_below(&trial->seed, FORMS);
+    trial->transposed = scratch_below(&trial->seed, 5) == 0;
+    trial->saving = (dcp_save_options){
+        .skip_sync = true,
+        .thread_count = (int32_t)scratch_below(&trial->seed, 3),
+        .replicas = (dcp_replicas)scratch_below(&trial->seed, 3),
+        .files = trial->form == FILES ? DCP_FILE_PER_ITEM : 0,
+        .compression = trial->form == COMPRESSED && DCP_HAVE_ZSTD ? DCP_COMPRESSION_ZSTD : 0,
+    };
+    ranks_must(ranks, path, save_rank, trial);
+    if (trial->form == AS_PYTORCH)
+        wanted_parts_as_pytorch(path);
+    if (trial->form < PT)
+        return path;
+    convert_to(trial, path, other);
+    return other;
+}
+
+static void choose_load(struct trial *trial)
+{
+    static const uint64_t limits[] = {0, 0, 0, (uint64_t)3 << 20, (uint64_t)64 << 20};
+    static const dcp_reading readings[] = {DCP_READING_AUTO, DCP_READING_DIRECT,
+                                           DCP_READING_COOPERATIVE};
+    static const uint32_t ios[] = {DCP_IO_AUTO, DCP_IO_AUTO, DCP_IO_BUFFERED, DCP_IO_DIRECT};
+    uint64_t *seed = &trial->seed;
+    random_divide_some(&trial->division, &trial->state, 1 + (int)scratch_below(seed, RANKS), seed);
+    trial->transposed = scratch_below(seed, 5) == 0;
+    trial->loading = (dcp_load_options){
+        .reading = readings[scratch_below(seed, 3)],
+        .verification = (dcp_verification)scratch_below(seed, 3),
+        .thread_count = (int32_t)scratch_below(seed, 4),
+        .io = ios[scratch_below(seed, 4)],
+        .memory_limit = limits[scratch_below(seed, 5)],
+        .coordinator = (int32_t)scratch_below(seed, trial->division.ranks),
+        .timeout_seconds = 60,
+    };
+}
+
+/* ---- files ---- */
+
+static bool is_directory(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+/* Calls back for each file with data; returns how many there are. */
+static int each_file(const char *path, void (*call)(const char *file, void *context), void *context)
+{
+    struct dirent **entries;
+    int files = 0, count = is_directory(path) ? scandir(path, &entries, NULL, alphasort) : -1;
+    if (count < 0) {
+        call(path, context);
+        return 1;
+    }
+    for (int i = 0; i < count; i++) {
+        char *file = scratch_path(path, entries[i]->d_name);
+        if (strstr(file, ".distcp") || strstr(file, ".safetensors")) {
+            call(file, context);
+            files++;
+        }
+        free(file);
+        free(entries[i]);
+    }
+    free(entries);
+    return files;
+}
+
+static void drop_pages(const char *file, void *context)
+{
+    int opened = open(file, O_RDONLY);
+    (void)context;
+    assert_true(opened >= 0);
+    if (fdatasync(opened) == 0)
+        posix_fadvise(opened, 0, 0, POSIX_FADV_DONTNEED);
+    close(opened);
+}
+
+/* One byte of one of the files. */
+struct damage {
+    int file, at;
+    uint64_t place; /* scaled to the file */
+    unsigned char mask;
+};
+
+static void flip(const char *file, void *context)
+{
+    struct damage *damage = context;
+    struct stat found;
+    unsigned char byte;
+    if (damage->at++ != damage->file)
+        return;
+    int opened = open(file, O_RDWR);
+    assert_true(opened >= 0 && fstat(opened, &found) == 0);
+    off_t place = (off_t)(damage->place % (uint64_t)(found.st_size + (found.st_size == 0)));
+    if (pread(opened, &byte, 1, place) == 1) {
+        byte ^= damage->mask;
+        assert_int_equal(pwrite(opened, &byte, 1, place), 1);
+    }
+    close(opened);
+}
+
+static void turn(const char *path, struct damage *damage)
+{
+    damage->at = 0;
+    each_file(path, flip, damage);
+}
+
+/* ---- trials ---- */
+
+struct outcome {
+    struct rank ranks[RANKS_MAX];
+    dcp_status status; /* the same on all ranks */
+    bool right;        /* nothing is wrong on any rank */
+    bool unchecked;    /* some byte, on some rank */
+};
+
+static void fail_trial(const struct trial *trial, const struct outcome *outcome)
+{
+    const dcp_load_options *how = &trial->loading;
+    for (int r = 0; r < trial->division.ranks; r++)
+        print_error("rank %d: %s: %s%s\n", r, dcp_status_string(outcome->ranks[r].status),
+                    outcome->ranks[r].message, trial->wrong[r]);
+    fail_msg("seed %llu, form %d, %d ranks, reading %d, verification %d, threads %d, io %u, "
+             "limit %llu, coordinator %d",
+             (unsigned long long)trial->number, trial->form, trial->division.ranks, how->reading,
+             how->verification, how->thread_count, how->io, (unsigned long long)how->memory_limit,
+             how->coordinator);
+}
+
+static void load(struct trial *trial, const char *path, struct outcome *outcome)
+{
+    if (scratch_below(&trial->seed, 2) == 0)
+        each_file(path, drop_pages, NULL);
+    ranks_run(outcome->ranks, trial->division.ranks, path, load_rank, trial);
+    outcome->status = outcome->ranks[0].status;
+    outcome->right = true;
+    outcome->unchecked = false;
+    for (int r = 0; r < trial->division.ranks; r++) {
+        outcome->right = outcome->right && trial->wrong[r][0] == '\0';
+        outcome->unchecked = outcome->unchecked || trial->figures[r].bytes_unchecked != 0;
+        if (outcome->ranks[r].status != outcome->status)
+            fail_trial(trial, outcome);
+    }
+}
+
+/* Whether a load was refused for what it was asked for, not for what is in the files. */
+static bool is_refused(const struct trial *trial, const struct outcome *outcome)
+{
+    return (outcome->status == DCP_ERR_NO_MEMORY && trial->loading.memory_limit != 0) ||
+           (outcome->status == DCP_ERR_UNSUPPORTED && trial->loading.io == DCP_IO_DIRECT);
+}
+
+static void load_undamaged(struct trial *trial, const char *path)
+{
+    struct outcome outcome;
+    choose_load(trial);
+    load(trial, path, &outcome);
+    bool refused = is_refused(trial, &outcome);
+    counts.refused += refused;
+    counts.loaded += !refused;
+    if (!refused && (outcome.status != DCP_OK || !outcome.right))
+        fail_trial(trial, &outcome);
+}
+
+/* Our own files have checksums of everything. */
+static void load_damaged(struct trial *trial, const char *path)
+{
+    bool ours = trial->form < PT && trial->form != AS_PYTORCH;
+    int files = each_file(path, drop_pages, NULL);
+    struct damage damage = {.file = (int)scratch_below(&trial->seed, files),
+                            .place = scratch_random(&trial->seed),
+                            .mask = (unsigned char)(1 + scratch_below(&trial->seed, 255))};
+    struct outcome outcome;
+    choose_load(trial);
+    trial->loading.verification = DCP_VERIFY_ALL;
+    turn(path, &damage);
+    load(trial, path, &outcome);
+    turn(path, &damage);
+    counts.found += outcome.status != DCP_OK && !is_refused(trial, &outcome);
+    if (outcome.status == DCP_OK && !outcome.right && (ours || !outcome.unchecked))
+        fail_trial(trial, &outcome);
+}
+
+static void remove_all(void *const *state)
+{
+    char *path = scratch_path(*state, "");
+    assert_int_equal(nftw(path, remove_inside, 16, FTW_DEPTH | FTW_PHYS), 0);
+    free(path);
+}
+
+static void what_is_loaded_is_right_or_refused(void **state)
+{
+    struct trial *trial = calloc(1, sizeof *trial);
+    double end = now() + seconds;
+    assert_non_null(trial);
+    for (uint64_t number = first_seed; now() < end; number++) {
+        trial->number = trial->seed = number;
+        const char *path = save(trial, path_in(state, "saved"), path_in(state, "other"));
+        for (int i = 0; i < LOADS; i++)
+            load_undamaged(trial, path);
+        for (int i = 0; i < DAMAGES; i++)
+            load_damaged(trial, path);
+        remove_all(state);
+    }
+    print_message("%ld loads, %ld refused, %ld damages found\n", counts.loaded, counts.refused,
+                  counts.found);
+    assert_true(counts.loaded > counts.refused && counts.found > 0);
+    free(trial);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
+        what_is_loaded_is_right_or_refused, directory_setup, directory_teardown)};
+    seconds = argc > 1 ? atof(argv[1]) : seconds;
+    first_seed = argc > 2 ? strtoull(argv[2], NULL, 10) : first_seed;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
