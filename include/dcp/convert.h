@@ -243,8 +243,8 @@ static inline dcp_status dcp_convert_recognize(const char *source,
 }
 
 /**
- * Converts a checkpoint. Data is checked as by dcp_checkpoint_read_tensor(). Of large tensors in
- * files that have only one checksum for each tensor (PyTorch's), dcp_verify() checks more.
+ * Converts a checkpoint. All that is read is checked against the checksums that there are, also
+ * where a large tensor has a single one (PyTorch's files) and is read in parts.
  *
  * - DCP directories, and `.pt` files, hold tensors and objects under the names that the source has,
  *   nested as there. Keys of dicts are text, as PyTorch's own flattening makes them. Lists become

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "checkpoint/view/view_records.h"
 #include "convert/convert_tiles.h"
 #include "convert/foreign_method.h"
 
@@ -95,9 +96,16 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     if (source->training)
         return training_open(source);
     RETURN_IF_ERROR(dcp_checkpoint_open(source->opened, &open_options, &source->checkpoint));
+    RETURN_IF_ERROR(view_join_records(source->checkpoint));
     RETURN_IF_ERROR(foreign_method_find(source));
     say_quantized(source);
     return DCP_OK;
+}
+
+dcp_status convert_source_check(const struct convert_source *source)
+{
+    return source->parts ? source_files_complete(&source->parts->files)
+                         : view_complete_records(source->checkpoint);
 }
 
 void convert_source_close(struct convert_source *source)

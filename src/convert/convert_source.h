@@ -67,6 +67,9 @@ struct convert_source {
 dcp_status convert_source_open(struct convert_source *source, const char *path,
                                const dcp_convert_options *options);
 void convert_source_close(struct convert_source *source);
+/* After all has been read, and before the destination is there: that what was read of records with
+ * one checksum, in parts, is right. */
+dcp_status convert_source_check(const struct convert_source *source);
 /* What is in the files of a directory, as far as names and small files tell: fills in form, text,
  * quantized and says_tied, and the path to open (in the arena). */
 dcp_status convert_recognize(struct convert_source *source, const char **open_path);

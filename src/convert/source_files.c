@@ -23,10 +23,20 @@ void source_files_init(struct source_files *files, struct arena *arena)
     pthread_mutex_init(&files->mutex, NULL);
 }
 
+static void close_file(struct source_file *file)
+{
+    if (file->open)
+        file->records = view_detach_records(file->open);
+    dcp_checkpoint_close(file->open);
+    file->open = NULL;
+}
+
 void source_files_free(struct source_files *files)
 {
     for (size_t i = 0; i < files->count; i++)
-        dcp_checkpoint_close(files->files[i].open);
+        close_file(&files->files[i]);
+    for (size_t i = 0; i < files->count; i++)
+        view_records_free(files->files[i].records);
     memory_release(files->files);
     pthread_mutex_destroy(&files->mutex);
     *files = (struct source_files){0};
@@ -71,11 +81,20 @@ static void close_oldest(struct source_files *files, bool read)
         return;
     struct source_file *oldest = &files->files[*place - 1];
     *place = oldest->next_open;
-    dcp_checkpoint_close(oldest->open);
-    oldest->open = NULL;
+    close_file(oldest);
     files->open_count--;
     files->read_count -= oldest->was_read;
     oldest->was_read = false;
+}
+
+static dcp_status attach_records(struct source_file *file)
+{
+    struct view_records *records = file->records;
+    file->records = NULL;
+    dcp_status status = view_attach_records(file->open, records);
+    if (status != DCP_OK)
+        close_file(file);
+    return status;
 }
 
 static dcp_status open_file(struct source_files *files, struct source_file *file)
@@ -84,6 +103,8 @@ static dcp_status open_file(struct source_files *files, struct source_file *file
     if (files->open_count >= OPEN_MAX_FILES)
         close_oldest(files, false);
     dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);
+    if (status == DCP_OK)
+        status = attach_records(file);
     if (status != DCP_OK)
         return error_prefix(status, "%s", file->path);
     file->next_open = files->first_open;
@@ -123,4 +144,22 @@ void source_files_give_read(struct source_files *files, size_t file)
     if (files->read_count > READ_MAX_FILES)
         close_oldest(files, true);
     pthread_mutex_unlock(&files->mutex);
+}
+
+dcp_status source_files_complete(struct source_files *files)
+{
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < files->count && status == DCP_OK; i++) {
+        dcp_checkpoint *checkpoint;
+        if (!files->files[i].open && !files->files[i].records)
+            continue;
+        status = source_files_take(files, i, &checkpoint);
+        if (status != DCP_OK)
+            break;
+        status = view_complete_records(checkpoint);
+        if (status != DCP_OK)
+            status = error_prefix(status, "%s", files->files[i].path);
+        source_files_give_read(files, i);
+    }
+    return status;
 }

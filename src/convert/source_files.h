@@ -7,15 +7,17 @@
 #include <pthread.h>
 
 #include "base/arena.h"
+#include "checkpoint/view/view_records.h"
 #include "dcp/checkpoint.h"
 
 struct source_file {
     const char *path;
-    dcp_checkpoint *open; /* NULL: it is not */
-    size_t users;         /* that have taken it */
-    uint64_t used;        /* when it was taken last */
-    bool was_read;        /* elements, since it was opened: it has buffers */
-    size_t next_open;     /* in the list of those that are open: one more than its index; 0: none */
+    dcp_checkpoint *open;         /* NULL: it is not */
+    struct view_records *records; /* of which parts were read, while it is not open */
+    size_t users;                 /* that have taken it */
+    uint64_t used;                /* when it was taken last */
+    bool was_read;                /* elements, since it was opened: it has buffers */
+    size_t next_open; /* in the list of those that are open: one more than its index; 0: none */
 };
 
 struct source_files {
@@ -40,5 +42,8 @@ dcp_status source_files_take(struct source_files *files, size_t file, dcp_checkp
 void source_files_give(struct source_files *files, size_t file);
 /* Likewise, after elements were read of it: of such files only a few stay open. */
 void source_files_give_read(struct source_files *files, size_t file);
+
+/* As view_complete_records(), of all files. By one thread. */
+dcp_status source_files_complete(struct source_files *files);
 
 #endif

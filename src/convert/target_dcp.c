@@ -29,7 +29,8 @@ struct dcp_writing {
     struct convert_memory memory;
     struct copied_extras extras;
     dcp_save_options save;
-    uint64_t reported; /* bytes, to the progress */
+    uint64_t reported;          /* bytes, to the progress */
+    struct saved_error unsound; /* what the source is, if that ended the save */
 };
 
 static dcp_status take_bytes(void *context, const void *bytes, size_t size)
@@ -63,6 +64,17 @@ static dcp_status add_leaf(void *context, const struct convert_item *item, dcp_s
     return dcp_state_tensor(parent, key, &tensor) ? DCP_OK : dcp_state_status(parent);
 }
 
+/* Else the save ends: for this, not because somebody has cancelled it. */
+static bool is_sound(struct dcp_writing *writing)
+{
+    dcp_status status = convert_source_check(writing->source);
+    if (status == DCP_OK)
+        return true;
+    error_save(&writing->unsound);
+    writing->unsound.status = status;
+    return false;
+}
+
 /* The progress of the save, as that of the conversion. */
 static bool report(void *context, const dcp_progress *progress)
 {
@@ -75,7 +87,7 @@ static bool report(void *context, const dcp_progress *progress)
     dcp_status status = progress_add(all, more);
     if (status == DCP_OK && progress->phase == DCP_PHASE_COMMIT)
         status = progress_enter(all, DCP_PHASE_COMMIT, all->reported.bytes_total);
-    return status == DCP_OK;
+    return status == DCP_OK && (progress->phase != DCP_PHASE_COMMIT || is_sound(writing));
 }
 
 /* Within the limit; if that is too small, as of large objects, within the smallest that will do, or
@@ -133,7 +145,7 @@ static dcp_status write_directory(struct dcp_writing *writing, const char *path,
         status = save_limited(root, path, &save);
     }
     dcp_state_free(root);
-    return status;
+    return writing->unsound.status == DCP_OK ? status : error_restore(&writing->unsound);
 }
 
 /* The ranks of a journal, which their threads note. */

@@ -12,6 +12,7 @@
 #include "checkpoint/ranks.h"
 #include "convert/source_placed.h"
 #include "dcp.h"
+#include "storage/scratch.h"
 
 enum { ROWS = 6, COLUMNS = 4, ELEMENTS = ROWS * COLUMNS };
 
@@ -253,6 +254,56 @@ static void files_are_closed_and_opened_again(void **state)
     end(&gathered);
 }
 
+enum { LARGE_FILES = 6, LARGE = 600000, STEP = LARGE / 3 };
+
+/* As of PyTorch: each file has one record with one checksum. */
+static void begin_large(struct gathered *gathered, void **state, float *data)
+{
+    const dcp_path_part path[] = {{.key = "whole"}};
+    const int64_t shape[] = {(int64_t)LARGE_FILES * LARGE};
+    begin(gathered, state);
+    must(source_parts_tensor(&gathered->parts, path, 1, DCP_F32, 1, shape));
+    for (size_t i = 0; i < LARGE_FILES; i++) {
+        for (int k = 0; k < LARGE; k++)
+            data[k] = (float)k;
+        size_t file = add_file(gathered, 1, (int64_t[]){LARGE}, data);
+        scratch_drop_footer(gathered->parts.files.files[file].path, "__0_0.distcp");
+        must(source_parts_add(&gathered->parts, file, 0, 0, LARGE));
+    }
+    must(source_parts_end(&gathered->parts));
+}
+
+/* More files than stay open, in turn, a step of each; returns how the steps ended. */
+static dcp_status read_steps(struct gathered *gathered, int steps, float *data)
+{
+    dcp_status status = DCP_OK;
+    for (int step = 0; step < steps && status == DCP_OK; step++)
+        for (int64_t file = 0; file < LARGE_FILES && status == DCP_OK; file++)
+            status = source_parts_read(&gathered->parts, 0, file * LARGE + (int64_t)step * STEP,
+                                       STEP, DCP_F32, data);
+    return status;
+}
+
+static void parts_of_records_are_checked_together(void **state)
+{
+    static float data[LARGE];
+    for (int steps = 1; steps <= 3; steps++)
+        for (int damaged = 0; damaged < 2; damaged++) {
+            struct gathered gathered;
+            begin_large(&gathered, state, data);
+            if (damaged)
+                scratch_flip(gathered.parts.files.files[4].path, "__0_0.distcp", 5000, 1);
+            dcp_status status = read_steps(&gathered, steps, data);
+            assert_int_equal(status, damaged && steps == 3 ? DCP_ERR_CHECKSUM : DCP_OK);
+            if (status == DCP_OK)
+                status = source_files_complete(&gathered.parts.files);
+            assert_int_equal(status, damaged ? DCP_ERR_CHECKSUM : DCP_OK);
+            if (damaged)
+                assert_non_null(strstr(dcp_error_message(), "-4: t (__0_0.distcp"));
+            end(&gathered);
+        }
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
 int main(void)
@@ -265,6 +316,7 @@ int main(void)
         TEST(parts_of_several_runs),
         TEST(parts_that_do_not_fit),
         TEST(files_are_closed_and_opened_again),
+        TEST(parts_of_records_are_checked_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

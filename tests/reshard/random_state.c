@@ -180,6 +180,15 @@ void random_divide_some(struct random_division *division, const struct random_st
     divide(division, state, ranks, WAYS, seed);
 }
 
+void random_divide_everything(struct random_division *division, const struct random_state *state)
+{
+    division->ranks = 1;
+    for (int i = 0; i < state->count; i++) {
+        division->of[i].count = 0;
+        add_chunk(&division->of[i], 0, whole_of(&state->tensors[i]));
+    }
+}
+
 /* ---- trees ---- */
 
 /* The bytes of an element are the first of these. */

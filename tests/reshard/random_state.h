@@ -54,6 +54,9 @@ void random_divide_all(struct random_division *division, const struct random_sta
 void random_divide_some(struct random_division *division, const struct random_state *state,
                         int ranks, uint64_t *seed);
 
+/* One rank has all. */
+void random_divide_everything(struct random_division *division, const struct random_state *state);
+
 /* What a rank has of a state. */
 struct random_tree {
     dcp_state *root;

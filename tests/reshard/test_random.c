@@ -158,6 +158,13 @@ static void choose_load(struct trial *trial)
     };
 }
 
+static void want_everything(struct trial *trial)
+{
+    random_divide_everything(&trial->division, &trial->state);
+    trial->transposed = false;
+    trial->loading = (dcp_load_options){.verification = DCP_VERIFY_NONE};
+}
+
 /* ---- files ---- */
 
 static bool is_directory(const char *path)
@@ -285,14 +292,19 @@ static void load_undamaged(struct trial *trial, const char *path)
         fail_trial(trial, &outcome);
 }
 
+static struct damage choose_damage(struct trial *trial, const char *path)
+{
+    int files = each_file(path, drop_pages, NULL);
+    return (struct damage){.file = (int)scratch_below(&trial->seed, files),
+                           .place = scratch_random(&trial->seed),
+                           .mask = (unsigned char)(1 + scratch_below(&trial->seed, 255))};
+}
+
 /* Our own files have checksums of everything. */
 static void load_damaged(struct trial *trial, const char *path)
 {
     bool ours = trial->form < PT && trial->form != AS_PYTORCH;
-    int files = each_file(path, drop_pages, NULL);
-    struct damage damage = {.file = (int)scratch_below(&trial->seed, files),
-                            .place = scratch_random(&trial->seed),
-                            .mask = (unsigned char)(1 + scratch_below(&trial->seed, 255))};
+    struct damage damage = choose_damage(trial, path);
     struct outcome outcome;
     choose_load(trial);
     trial->loading.verification = DCP_VERIFY_ALL;
@@ -311,6 +323,30 @@ static void remove_all(void *const *state)
     free(path);
 }
 
+/* What has checksums is checked when it is converted, too. */
+static void convert_damaged(struct trial *trial, const char *path, const char *again)
+{
+    static const dcp_form forms[] = {DCP_FORM_DCP, DCP_FORM_PT, DCP_FORM_HF};
+    const dcp_convert_options options = {.form = forms[scratch_below(&trial->seed, 3)],
+                                         .ranks = 0,
+                                         .thread_count = (int32_t)scratch_below(&trial->seed, 3),
+                                         .skip_sync = true};
+    struct damage damage = choose_damage(trial, path);
+    struct outcome outcome;
+    if (trial->form == SAFETENSORS || trial->form == HF)
+        return;
+    turn(path, &damage);
+    dcp_status status = dcp_convert(path, again, &options, NULL);
+    turn(path, &damage);
+    counts.found += status != DCP_OK;
+    if (status != DCP_OK)
+        return;
+    want_everything(trial);
+    load(trial, again, &outcome);
+    if (outcome.status != DCP_OK || !outcome.right)
+        fail_trial(trial, &outcome);
+}
+
 static void what_is_loaded_is_right_or_refused(void **state)
 {
     struct trial *trial = calloc(1, sizeof *trial);
@@ -323,6 +359,7 @@ static void what_is_loaded_is_right_or_refused(void **state)
             load_undamaged(trial, path);
         for (int i = 0; i < DAMAGES; i++)
             load_damaged(trial, path);
+        convert_damaged(trial, path, path_in(state, "again"));
         remove_all(state);
     }
     print_message("%ld loads, %ld refused, %ld damages found\n", counts.loaded, counts.refused,

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "checkpoint/share/load_records.h"
 
 /* From this size on, a load uses several threads; by default, so many. */
 #define THREADED_SIZE  ((uint64_t)16 << 20)
@@ -107,8 +106,18 @@ dcp_status load_list_requests(const struct flat_state *flat, const struct metada
     return DCP_OK;
 }
 
+/* Requests are those of the plan's tensors, in its order. */
+static void place_sums(const struct metadata *metadata, const struct load_plan *plan,
+                       struct shard_part_sum *const *sums, struct shard_request *requests)
+{
+    size_t request = 0;
+    for (size_t i = 0; i < plan->count; i++)
+        if (metadata->entries[plan->items[i].entry].is_tensor)
+            requests[request++].sum = sums[i];
+}
+
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct load_records *records,
+                             const struct load_plan *plan, struct shard_part_sum *const *sums,
                              struct shard_reader *reader, dcp_verification verification,
                              int32_t thread_count, uint64_t *moved)
 {
@@ -118,8 +127,8 @@ dcp_status load_read_tensors(const struct flat_state *flat, const struct metadat
 
     *moved = 0;
     RETURN_IF_ERROR(load_list_requests(flat, metadata, plan, false, &requests, &count));
-    if (records)
-        load_records_mark(records, plan, requests);
+    if (sums)
+        place_sums(metadata, plan, sums, requests);
     dcp_status status = shard_read_tensors(reader, requests, count, threads, verification, moved);
     memory_release(requests);
     return status;

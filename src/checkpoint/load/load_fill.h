@@ -35,11 +35,11 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
 dcp_status load_list_requests(const struct flat_state *flat, const struct metadata *metadata,
                               const struct load_plan *plan, bool objects,
                               struct shard_request **list, size_t *count);
-struct load_records; /* checkpoint/share/load_records.h */
-/* Reads the plan's regions into the chunks. records: what ranks check together, or NULL.
- * thread_count 0: chosen by size. moved: bytes that were put into chunks. */
+/* Reads the plan's regions into the chunks. sums: by item, where the checksum of a part of a record
+ * goes (shard_request::sum), or NULL; NULL: there are none. thread_count 0: chosen by size. moved:
+ * bytes that were put into chunks. */
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct load_records *records,
+                             const struct load_plan *plan, struct shard_part_sum *const *sums,
                              struct shard_reader *reader, dcp_verification verification,
                              int32_t thread_count, uint64_t *moved);
 /* The number of threads that read so many bytes. given: the option; 0: chosen by size. */

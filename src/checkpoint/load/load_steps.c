@@ -70,7 +70,7 @@ static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *
     RETURN_IF_ERROR(
         load_share_tensors(sharing, &planning->share, records, &moved, &figures->bytes_exchanged));
     dcp_status status =
-        load_read_tensors(sharing->flat, sharing->metadata, own, records, sharing->reader,
+        load_read_tensors(sharing->flat, sharing->metadata, own, records->sums, sharing->reader,
                           loading->options.verification, threads, &figures->bytes_moved);
     figures->bytes_moved += moved;
     status = load_records_compare(records, status);

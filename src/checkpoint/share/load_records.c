@@ -89,6 +89,8 @@ static dcp_status list_own(struct load_records *records, const struct load_share
     struct record_part part;
     for (size_t i = 0; i < plan->count; i++)
         count += is_item_part(sharing, &plan->items[i], &part);
+    if (count > 0 && !(records->sums = memory_allocate_zeroed(plan->count, sizeof *records->sums)))
+        return error_no_memory(plan->count * sizeof *records->sums, "parts of records");
     for (size_t run = first; run < share->run_count; run = share->next[run])
         count += is_run_part(sharing, share, run, &part);
     records->own = memory_allocate_zeroed(count, sizeof *records->own);
@@ -145,8 +147,12 @@ static dcp_status hear_answer(struct load_records *records, const struct buffer 
                              "expected %zu",
                              heard->size, 1 + records->own_count);
     records->any = heard->data[0] != 0;
-    for (size_t i = 0; i < records->own_count; i++)
-        records->own[i].joined = heard->data[1 + i] != 0;
+    for (size_t i = 0; i < records->own_count; i++) {
+        struct own_part *own = &records->own[i];
+        own->joined = heard->data[1 + i] != 0;
+        if (i < records->item_count && own->joined)
+            records->sums[own->place] = &own->sum;
+    }
     return DCP_OK;
 }
 
@@ -194,22 +200,6 @@ dcp_status load_records_agree(const struct load_sharing *sharing, const struct l
     return status;
 }
 
-void load_records_mark(struct load_records *records, const struct load_plan *plan,
-                       struct shard_request *requests)
-{
-    size_t request = 0, at = 0;
-    for (size_t i = 0; i < plan->count && at < records->item_count; i++) {
-        struct own_part *own = &records->own[at];
-        if (!records->sharing->metadata->entries[plan->items[i].entry].is_tensor)
-            continue;
-        if (own->place == i) {
-            requests[request].sum = own->joined ? &own->sum : NULL;
-            at++;
-        }
-        request++;
-    }
-}
-
 struct shard_part_sum *load_records_sum(const struct load_records *records, size_t run)
 {
     size_t low = records->item_count, high = records->own_count;
@@ -240,5 +230,6 @@ uint64_t load_records_memory(const struct load_sharing *sharing, const struct lo
 void load_records_free(struct load_records *records)
 {
     memory_release(records->own);
+    memory_release(records->sums);
     memory_release(records->joined);
 }

@@ -16,8 +16,9 @@ struct load_records {
         struct shard_part_sum sum;
     } * own; /* what this rank reads of records: items, then runs, each in their order */
     size_t own_count;
-    size_t item_count;          /* of these, items */
-    struct record_part *joined; /* at the coordinator: of all ranks, by record and place */
+    size_t item_count;            /* of these, items */
+    struct shard_part_sum **sums; /* by item of the plan, for load_read_tensors(); NULL: none */
+    struct record_part *joined;   /* at the coordinator: of all ranks, by record and place */
     size_t joined_count;
 };
 
@@ -29,9 +30,6 @@ enum { LOAD_RECORDS_SUM_SIZE = 32 };
  * each other, as the coordinator's memory for others depends on all ranks. Free in either case. */
 dcp_status load_records_agree(const struct load_sharing *sharing, const struct load_share *share,
                               const struct load_plan *plan, struct load_records *records);
-/* Has the requests for the plan's tensors, in its order, compute the sums of such parts. */
-void load_records_mark(struct load_records *records, const struct load_plan *plan,
-                       struct shard_request *requests);
 /* The place for the sum of a run, if it is that of such a part; else NULL. */
 struct shard_part_sum *load_records_sum(const struct load_records *records, size_t run);
 /* After all parts have been read. Collective; every rank passes its status. DCP_ERR_CHECKSUM, at

@@ -9,6 +9,7 @@
 #include "checkpoint/operation/options.h"
 #include "checkpoint/view/view.h"
 #include "checkpoint/view/view_read.h"
+#include "checkpoint/view/view_records.h"
 #include "dcp/storage_reader.h"
 #include "plan/load/load_plan.h"
 #include "storage/shard/shard_reader.h"
@@ -67,6 +68,7 @@ void dcp_checkpoint_close(dcp_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
+    view_records_free(checkpoint->records);
     shard_reader_free(checkpoint->reader);
     metadata_free(&checkpoint->own);
     memory_release(checkpoint);
@@ -205,6 +207,7 @@ dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read 
     struct flat_state flat = {0};
     struct load_plan plan = {0};
     struct load_differences differences = {0};
+    struct view_parts parts = {0};
     dcp_state *root = dcp_state_new();
     uint64_t moved;
     dcp_status status = DCP_ERR_NO_MEMORY;
@@ -223,9 +226,14 @@ dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read 
     if (status == DCP_OK)
         status = flatten_try_writable(&flat);
     if (status == DCP_OK)
-        status = load_read_tensors(&flat, metadata, &plan, NULL, checkpoint->reader,
+        status = view_parts_list(checkpoint, &plan, options->verification, &parts);
+    if (status == DCP_OK)
+        status = load_read_tensors(&flat, metadata, &plan, parts.sums, checkpoint->reader,
                                    options->verification, 1, &moved);
+    if (status == DCP_OK)
+        status = view_parts_take(checkpoint, &parts);
 done:
+    view_parts_free(&parts);
     load_differences_free(&differences);
     load_plan_free(&plan);
     flatten_free(&flat);

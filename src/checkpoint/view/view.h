@@ -8,11 +8,14 @@
 #include "storage/shard/shard_reader.h"
 #include "storage/storage.h"
 
+struct view_records; /* view_records.h */
+
 struct dcp_checkpoint {
     const struct metadata *metadata;
-    struct shard_reader *reader; /* NULL: nothing can be read */
-    dcp_storage storage;         /* that the reader reads */
-    struct metadata own;         /* what metadata points to, unless it is somebody else's */
+    struct shard_reader *reader;  /* NULL: nothing can be read */
+    dcp_storage storage;          /* that the reader reads */
+    struct metadata own;          /* what metadata points to, unless it is somebody else's */
+    struct view_records *records; /* NULL: parts of records are not joined */
 };
 
 /* A stored piece by its numbers. */

@@ -3,31 +3,28 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "checkpoint/view/view.h"
+#include "checkpoint/view/view_records.h"
 
-/* The storage as a tensor of one dimension. */
-static dcp_status read_whole(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
-                             int64_t elements, int64_t first, int64_t count, void *bytes,
-                             dcp_verification verification)
+static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
+                                const struct metadata_entry *entry, int64_t first, int64_t count,
+                                void *bytes, dcp_verification verification)
 {
-    static const int64_t zero, one = 1;
-    struct tensor_view view = *entry->pieces->view;
-    view.ndim = 1;
-    view.sizes = &elements;
-    view.strides = &one;
-    view.storage_offset = 0;
-    struct metadata_piece piece = *entry->pieces;
-    piece.offsets = &zero;
-    piece.sizes = &elements;
-    piece.view = &view;
-    struct metadata_entry storage = *entry;
-    storage.ndim = 1;
-    storage.global_shape = &elements;
-    storage.pieces = &piece;
+    static const int64_t one = 1;
+    struct view_storage storage;
+    struct shard_part_sum sum;
+    uint64_t moved;
+    view_storage_init(&storage, entry);
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
-    return shard_read_tensor(checkpoint->reader, &storage, &piece, (struct box){1, &first, &count},
-                             entry->dtype, &target, verification);
+    const struct shard_request request = {
+        .entry = &storage.entry,
+        .piece = &storage.piece,
+        .region = {1, &first, &count},
+        .dtype = entry->dtype,
+        .target = &target,
+        .sum = view_storage_sum(checkpoint, &storage, count, verification, &sum)};
+    RETURN_IF_ERROR(shard_read_tensors(checkpoint->reader, &request, 1, 1, verification, &moved));
+    return view_storage_take(checkpoint, number, &storage, first, count, &sum);
 }
 
 dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t entry,
@@ -52,5 +49,5 @@ dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t 
                              found->name, count, first, there);
     if (count == 0)
         return DCP_OK;
-    return read_whole(checkpoint, found, there, first, count, elements, how.verification);
+    return read_elements(checkpoint, entry, found, first, count, elements, how.verification);
 }

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/view/view_records.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "plan/share/record_parts.h"
+#include "state/record_rest.h"
+
+/* Bytes that are read at a time of what is missing. */
+#define STEP ((int64_t)1 << 20)
+
+/* Elements of a record that have been read. */
+struct span {
+    int64_t from;
+    int64_t end;
+    struct shard_part_sum sum;
+};
+
+struct record {
+    struct span *spans; /* in order, none of which continues another */
+    size_t count;
+    size_t capacity;
+};
+
+struct view_records {
+    pthread_mutex_t mutex;
+    struct record *records; /* of all pieces, then of each entry's storage */
+    size_t count;
+    size_t storages; /* the first of a storage */
+    size_t *first;   /* by entry, the record of its first piece */
+};
+
+struct view_part {
+    struct record_part of;
+    struct shard_part_sum sum;
+};
+
+/* What a record is of. */
+struct owner {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+};
+
+static int64_t volume_of(struct owner owner)
+{
+    const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
+    return box_volume(whole);
+}
+
+dcp_status view_join_records(dcp_checkpoint *checkpoint)
+{
+    const struct metadata *metadata = checkpoint->metadata;
+    struct view_records *made = memory_allocate_zeroed(1, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "records");
+    pthread_mutex_init(&made->mutex, NULL);
+    checkpoint->records = made;
+    made->first = memory_allocate_array(metadata->count, sizeof *made->first);
+    if (!made->first)
+        return error_no_memory(metadata->count * sizeof *made->first, "records");
+    for (size_t i = 0; i < metadata->count; i++) {
+        made->first[i] = made->storages;
+        made->storages += metadata->entries[i].piece_count;
+    }
+    size_t count = made->storages + metadata->count;
+    made->records = memory_allocate_zeroed(count, sizeof *made->records);
+    made->count = made->records ? count : 0;
+    return made->records ? DCP_OK : error_no_memory(count * sizeof *made->records, "records");
+}
+
+struct view_records *view_detach_records(dcp_checkpoint *checkpoint)
+{
+    struct view_records *records = checkpoint->records;
+    checkpoint->records = NULL;
+    return records;
+}
+
+static size_t count_pieces(const struct metadata *metadata)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        count += metadata->entries[i].piece_count;
+    return count;
+}
+
+dcp_status view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records)
+{
+    const struct metadata *metadata = checkpoint->metadata;
+    size_t pieces = count_pieces(metadata);
+    if (records && records->storages == pieces && records->count == pieces + metadata->count) {
+        checkpoint->records = records;
+        return DCP_OK;
+    }
+    view_records_free(records);
+    return view_join_records(checkpoint);
+}
+
+void view_records_free(struct view_records *records)
+{
+    if (!records)
+        return;
+    for (size_t i = 0; i < records->count; i++)
+        memory_release(records->records[i].spans);
+    pthread_mutex_destroy(&records->mutex);
+    memory_release(records->records);
+    memory_release(records->first);
+    memory_release(records);
+}
+
+/* ---- joining ---- */
+
+static dcp_status make_room(struct record *record)
+{
+    size_t capacity = record->capacity > 0 ? 2 * record->capacity : 4;
+    if (record->count < record->capacity)
+        return DCP_OK;
+    struct span *spans = memory_reallocate_array(record->spans, capacity, sizeof *spans);
+    if (!spans)
+        return error_no_memory(capacity * sizeof *spans, "parts of a record");
+    record->spans = spans;
+    record->capacity = capacity;
+    return DCP_OK;
+}
+
+/* A span that the one behind it continues becomes one with it. */
+static void join_next(struct record *record, size_t at)
+{
+    if (at + 1 >= record->count || record->spans[at].end != record->spans[at + 1].from)
+        return;
+    struct span *span = &record->spans[at], *next = span + 1;
+    span->end = next->end;
+    span->sum.crc = crc32_join(span->sum.crc, next->sum.crc, next->sum.size);
+    span->sum.size += next->sum.size;
+    record->count--;
+    memmove(next, next + 1, (record->count - at - 1) * sizeof *next);
+}
+
+/* What has been read before counts once. */
+static dcp_status add_span(struct record *record, const struct span *span)
+{
+    size_t at = record->count;
+    while (at > 0 && record->spans[at - 1].from >= span->from)
+        at--;
+    if ((at > 0 && record->spans[at - 1].end > span->from) ||
+        (at < record->count && record->spans[at].from < span->end))
+        return DCP_OK;
+    RETURN_IF_ERROR(make_room(record));
+    memmove(&record->spans[at + 1], &record->spans[at],
+            (record->count - at) * sizeof *record->spans);
+    record->spans[at] = *span;
+    record->count++;
+    join_next(record, at);
+    if (at > 0)
+        join_next(record, at - 1);
+    return DCP_OK;
+}
+
+/* Compares a record when it is complete; then it may be read anew. */
+static dcp_status take_span(dcp_checkpoint *checkpoint, size_t number, struct owner owner,
+                            const struct span *span)
+{
+    struct view_records *records = checkpoint->records;
+    struct record *record = &records->records[number];
+    struct shard_part_sum sum;
+    bool complete = false;
+    if (!span->sum.known)
+        return DCP_OK;
+    pthread_mutex_lock(&records->mutex);
+    dcp_status status = add_span(record, span);
+    if (status == DCP_OK && record->count > 0) {
+        complete = record->spans[0].from == 0 && record->spans[0].end == volume_of(owner);
+        sum = record->spans[0].sum;
+        record->count = complete ? 0 : record->count;
+    }
+    pthread_mutex_unlock(&records->mutex);
+    return complete ? shard_join_sums(checkpoint->reader, owner.entry, owner.piece, &sum, 1)
+                    : status;
+}
+
+/* ---- items of a plan ---- */
+
+static bool is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
+                      struct owner owner)
+{
+    uint64_t bytes = (uint64_t)volume_of(owner) * dcp_dtype_size(owner.entry->dtype);
+    return checkpoint->records && verification == DCP_VERIFY_ALL && bytes > RECORD_REST_SMALL;
+}
+
+static bool is_part(const dcp_checkpoint *checkpoint, const struct read_item *item,
+                    dcp_verification verification, struct record_part *part)
+{
+    const struct metadata_entry *entry = &checkpoint->metadata->entries[item->entry];
+    const struct share_want want = {item->entry, item->piece, item->region};
+    const struct owner owner = {entry, &entry->pieces[item->piece]};
+    return entry->is_tensor && is_joined(checkpoint, verification, owner) &&
+           record_part_of(checkpoint->metadata, &want, part);
+}
+
+dcp_status view_parts_list(const dcp_checkpoint *checkpoint, const struct load_plan *plan,
+                           dcp_verification verification, struct view_parts *parts)
+{
+    struct record_part part;
+    size_t count = 0;
+    *parts = (struct view_parts){0};
+    for (size_t i = 0; i < plan->count; i++)
+        count += is_part(checkpoint, &plan->items[i], verification, &part);
+    if (count == 0)
+        return DCP_OK;
+    parts->parts = memory_allocate_zeroed(count, sizeof *parts->parts);
+    parts->sums = memory_allocate_zeroed(plan->count, sizeof *parts->sums);
+    if (!parts->parts || !parts->sums)
+        return error_no_memory(count * sizeof *parts->parts, "parts of records");
+    for (size_t i = 0; i < plan->count; i++)
+        if (is_part(checkpoint, &plan->items[i], verification, &part)) {
+            struct view_part *made = &parts->parts[parts->count++];
+            made->of = part;
+            parts->sums[i] = &made->sum;
+        }
+    return DCP_OK;
+}
+
+dcp_status view_parts_take(dcp_checkpoint *checkpoint, const struct view_parts *parts)
+{
+    for (size_t i = 0; i < parts->count; i++) {
+        const struct view_part *part = &parts->parts[i];
+        const struct metadata_entry *entry = &checkpoint->metadata->entries[part->of.entry];
+        const struct owner owner = {entry, &entry->pieces[part->of.piece]};
+        const struct span span = {part->of.from, part->of.end, part->sum};
+        RETURN_IF_ERROR(take_span(
+            checkpoint, checkpoint->records->first[part->of.entry] + part->of.piece, owner, &span));
+    }
+    return DCP_OK;
+}
+
+void view_parts_free(struct view_parts *parts)
+{
+    memory_release(parts->parts);
+    memory_release(parts->sums);
+}
+
+/* ---- storages ---- */
+
+void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry)
+{
+    static const int64_t zero, one = 1;
+    *storage = (struct view_storage){
+        .elements = (int64_t)(entry->pieces->view->storage_bytes / dcp_dtype_size(entry->dtype)),
+        .view = *entry->pieces->view,
+        .piece = *entry->pieces,
+        .entry = *entry};
+    storage->view.ndim = 1;
+    storage->view.sizes = &storage->elements;
+    storage->view.strides = &one;
+    storage->view.storage_offset = 0;
+    storage->piece.offsets = &zero;
+    storage->piece.sizes = &storage->elements;
+    storage->piece.view = &storage->view;
+    storage->entry.ndim = 1;
+    storage->entry.global_shape = &storage->elements;
+    storage->entry.pieces = &storage->piece;
+    storage->entry.piece_count = 1;
+}
+
+struct shard_part_sum *view_storage_sum(const dcp_checkpoint *checkpoint,
+                                        const struct view_storage *storage, int64_t count,
+                                        dcp_verification verification, struct shard_part_sum *sum)
+{
+    const struct owner owner = {&storage->entry, &storage->piece};
+    *sum = (struct shard_part_sum){0};
+    return count < storage->elements && storage->view.has_crc && !storage->view.deflated &&
+                   is_joined(checkpoint, verification, owner)
+               ? sum
+               : NULL;
+}
+
+dcp_status view_storage_take(dcp_checkpoint *checkpoint, size_t entry,
+                             const struct view_storage *storage, int64_t first, int64_t count,
+                             const struct shard_part_sum *sum)
+{
+    const struct owner owner = {&storage->entry, &storage->piece};
+    const struct span span = {first, first + count, *sum};
+    return checkpoint->records
+               ? take_span(checkpoint, checkpoint->records->storages + entry, owner, &span)
+               : DCP_OK;
+}
+
+/* ---- what is missing ---- */
+
+static dcp_status read_gap(dcp_checkpoint *checkpoint, struct owner owner, unsigned char *space,
+                           struct span *gap)
+{
+    const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
+    int64_t size = (int64_t)dcp_dtype_size(owner.entry->dtype), step = STEP / size;
+    struct shard_piece *opened;
+    dcp_status status =
+        shard_piece_open_part(checkpoint->reader, owner.entry, owner.piece, gap->from, gap->end,
+                              DCP_VERIFY_ALL, NULL, &gap->sum, &opened);
+    for (int64_t at = gap->from; status == DCP_OK && at < gap->end; at += step) {
+        int64_t end = gap->end - at < step ? gap->end : at + step;
+        status = shard_piece_read_span(opened, whole, at, end, space);
+    }
+    if (status == DCP_OK)
+        status = shard_piece_end(opened, (uint64_t)(gap->end - gap->from) * (uint64_t)size);
+    shard_piece_close(opened);
+    return status;
+}
+
+/* Gap after gap; what has no sum after all is left. */
+static dcp_status complete(dcp_checkpoint *checkpoint, size_t number, struct owner owner,
+                           unsigned char *space)
+{
+    struct record *record = &checkpoint->records->records[number];
+    while (record->count > 0) {
+        const struct span *spans = record->spans;
+        struct span gap = {0, spans[0].from, {0}};
+        if (gap.end == 0) {
+            gap.from = spans[0].end;
+            gap.end = record->count > 1 ? spans[1].from : volume_of(owner);
+        }
+        RETURN_IF_ERROR(read_gap(checkpoint, owner, space, &gap));
+        record->count = gap.sum.known ? record->count : 0;
+        RETURN_IF_ERROR(take_span(checkpoint, number, owner, &gap));
+    }
+    return DCP_OK;
+}
+
+static dcp_status complete_entry(dcp_checkpoint *checkpoint, size_t index, unsigned char *space)
+{
+    const struct view_records *records = checkpoint->records;
+    const struct metadata_entry *entry = &checkpoint->metadata->entries[index];
+    for (size_t piece = 0; piece < entry->piece_count; piece++)
+        RETURN_IF_ERROR(complete(checkpoint, records->first[index] + piece,
+                                 (struct owner){entry, &entry->pieces[piece]}, space));
+    if (records->records[records->storages + index].count == 0)
+        return DCP_OK;
+    struct view_storage storage;
+    view_storage_init(&storage, entry);
+    return complete(checkpoint, records->storages + index,
+                    (struct owner){&storage.entry, &storage.piece}, space);
+}
+
+dcp_status view_complete_records(dcp_checkpoint *checkpoint)
+{
+    dcp_status status = DCP_OK;
+    if (!checkpoint->records)
+        return DCP_OK;
+    unsigned char *space = memory_allocate((size_t)STEP);
+    if (!space)
+        return error_no_memory((size_t)STEP, "what was not read of a record");
+    for (size_t i = 0; i < checkpoint->metadata->count && status == DCP_OK; i++)
+        status = complete_entry(checkpoint, i, space);
+    memory_release(space);
+    return status;
+}
