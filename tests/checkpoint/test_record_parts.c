@@ -277,6 +277,28 @@ static void who_keeps_a_limit_checks_what_is_read_for_others(void **state)
     free(path);
 }
 
+/* Of what is not all of a record the coordinator does not know how much there is. */
+static void who_keeps_a_limit_joins_nothing_else(void **state)
+{
+    struct trial trial = halves(LARGE);
+    char *path = save(state, "limited", &trial);
+    for (int r = 0; r < 4; r++) {
+        trial.from[r] = r < 2 ? 0 : LARGE / 2;
+        trial.end[r] = r < 2 ? LARGE / 2 : LARGE;
+        trial.options[r].reading = DCP_READING_COOPERATIVE;
+    }
+    for (int limited = 0; limited < 2; limited++) {
+        uint64_t unchecked = 0;
+        for (int r = 0; r < 4; r++)
+            trial.options[r].memory_limit = limited ? (uint64_t)128 << 20 : 0;
+        ranks_must(4, path, load, &trial);
+        for (int r = 0; r < 4; r++)
+            unchecked += trial.figures[r].bytes_unchecked;
+        assert_int_equal(unchecked, limited ? wanted_by(&trial, 0) + wanted_by(&trial, 2) : 0);
+    }
+    free(path);
+}
+
 /* The coordinator knows of a second part of rank 1, which sends the sum of one. */
 static dcp_status compare_too_few(struct rank *self)
 {
@@ -351,6 +373,8 @@ int main(void)
                                         scratch_setup, scratch_teardown),
         cmocka_unit_test_setup_teardown(who_keeps_a_limit_checks_what_is_read_for_others,
                                         scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(who_keeps_a_limit_joins_nothing_else, scratch_setup,
+                                        scratch_teardown),
         cmocka_unit_test(a_message_with_too_few_sums_is_refused),
         cmocka_unit_test_setup_teardown(missing_memory_is_an_error_on_all, scratch_setup,
                                         scratch_teardown),

@@ -116,6 +116,24 @@ static void what_is_damaged_is_found(void **state)
     free(path);
 }
 
+/* As when tensors are compared before they are copied. */
+static void what_is_read_again_is_checked_again(void **state)
+{
+    char *path = save(state, &whole);
+    uint64_t place = parts_find(path, FILE_NAME, &whole, 0, 5000);
+    dcp_checkpoint *checkpoint;
+    assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
+    assert_int_equal(view_join_records(checkpoint), DCP_OK);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        assert_int_equal(read_rows(checkpoint, 0, 3000), DCP_OK);
+        assert_int_equal(read_rows(checkpoint, 3000, ROWS), damaged ? DCP_ERR_CHECKSUM : DCP_OK);
+        scratch_flip(path, FILE_NAME, place, 1);
+    }
+    assert_int_equal(view_complete_records(checkpoint), DCP_OK);
+    dcp_checkpoint_close(checkpoint);
+    free(path);
+}
+
 /* A small record is read whole for a part of it, and is checked at once. */
 static void small_records_are_checked_at_once(void **state)
 {
@@ -184,9 +202,8 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_damaged_is_found),
-        TEST(small_records_are_checked_at_once),
-        TEST(records_of_something_else_are_dropped),
+        TEST(what_is_damaged_is_found),          TEST(what_is_read_again_is_checked_again),
+        TEST(small_records_are_checked_at_once), TEST(records_of_something_else_are_dropped),
         TEST(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
