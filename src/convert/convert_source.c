@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "checkpoint/view/view_records.h"
+#include "checkpoint/view/view_read.h"
 #include "convert/convert_tiles.h"
 #include "convert/foreign_method.h"
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "base/arena.h"
-#include "checkpoint/view/view_records.h"
+#include "checkpoint/view/view_read.h"
 #include "dcp/checkpoint.h"
 
 struct source_file {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading several tensors of an open checkpoint at once. */
+/* Reading several tensors of an open checkpoint at once, and all of it in parts. */
 #ifndef CHECKPOINT_VIEW_VIEW_READ_H
 #define CHECKPOINT_VIEW_VIEW_READ_H
 
 #include "dcp/checkpoint.h"
+
+struct view_records;
 
 /* A tensor that is read with others. */
 struct view_read {
@@ -16,5 +18,19 @@ struct view_read {
  * has the entries. Any thread. */
 dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read *reads,
                              size_t count, const dcp_read_options *options);
+
+/* From now on the checksums of parts of records are joined, of records that have one for all of it
+ * and would not be read whole for a part: view_records.h. */
+dcp_status view_join_records(dcp_checkpoint *checkpoint);
+/* Reads what is missing of records of which parts were read, and compares them. By one thread,
+ * after all others. */
+dcp_status view_complete_records(dcp_checkpoint *checkpoint);
+/* What was read so far, of a checkpoint that is closed now and goes on when it is opened again;
+ * NULL: nothing. */
+struct view_records *view_detach_records(dcp_checkpoint *checkpoint);
+/* As view_join_records(), and goes on with what was read before. Takes the records, also if it
+ * fails; those of something else count for nothing. */
+dcp_status view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records);
+void view_records_free(struct view_records *records); /* NULL is allowed */
 
 #endif

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Records with one checksum, as PyTorch writes them, that are read part by part, in any order: the
  * sums of the parts are joined until they are all of a record, and then compared. For who reads
- * everything, as a conversion does. */
+ * everything, as a conversion does. view_read.h has how that begins and ends. */
 #ifndef CHECKPOINT_VIEW_VIEW_RECORDS_H
 #define CHECKPOINT_VIEW_VIEW_RECORDS_H
 
 #include "checkpoint/view/view.h"
+#include "checkpoint/view/view_read.h"
 #include "plan/load/load_plan.h"
-
-/* From now on parts of records that are read are joined, of those that would not be read whole for
- * a part. */
-dcp_status view_join_records(dcp_checkpoint *checkpoint);
-/* Reads what is missing of records of which parts were read, and compares them. By one thread,
- * after all others. */
-dcp_status view_complete_records(dcp_checkpoint *checkpoint);
-/* What was read so far, of a checkpoint that is closed now and goes on when it is opened again;
- * NULL: nothing. */
-struct view_records *view_detach_records(dcp_checkpoint *checkpoint);
-/* As view_join_records(), and goes on with what was read before. Takes the records, also if it
- * fails; those of something else count for nothing. */
-dcp_status view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records);
-void view_records_free(struct view_records *records); /* NULL is allowed */
 
 /* The parts of records that a plan's items are. */
 struct view_parts {
