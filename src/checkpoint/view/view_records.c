@@ -7,21 +7,13 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/share/record_parts.h"
 #include "state/record_rest.h"
 
 /* Bytes that are read at a time of what is missing. */
 #define STEP ((int64_t)1 << 20)
 
-/* Elements of a record that have been read. */
-struct span {
-    int64_t from;
-    int64_t end;
-    struct shard_part_sum sum;
-};
-
 struct record {
-    struct span *spans; /* in order, none of which continues another */
+    struct view_span *spans; /* in order, none of which continues another */
     size_t count;
     size_t capacity;
 };
@@ -34,18 +26,7 @@ struct view_records {
     size_t *first;   /* by entry, the record of its first piece */
 };
 
-struct view_part {
-    struct record_part of;
-    struct shard_part_sum sum;
-};
-
-/* What a record is of. */
-struct owner {
-    const struct metadata_entry *entry;
-    const struct metadata_piece *piece;
-};
-
-static int64_t volume_of(struct owner owner)
+static int64_t volume_of(struct view_owner owner)
 {
     const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
     return box_volume(whole);
@@ -113,12 +94,22 @@ void view_records_free(struct view_records *records)
 
 /* ---- joining ---- */
 
+size_t view_record_of(const struct view_records *records, size_t entry, size_t piece)
+{
+    return records->first[entry] + piece;
+}
+
+size_t view_record_of_storage(const struct view_records *records, size_t entry)
+{
+    return records->storages + entry;
+}
+
 static dcp_status make_room(struct record *record)
 {
     size_t capacity = record->capacity > 0 ? 2 * record->capacity : 4;
     if (record->count < record->capacity)
         return DCP_OK;
-    struct span *spans = memory_reallocate_array(record->spans, capacity, sizeof *spans);
+    struct view_span *spans = memory_reallocate_array(record->spans, capacity, sizeof *spans);
     if (!spans)
         return error_no_memory(capacity * sizeof *spans, "parts of a record");
     record->spans = spans;
@@ -131,7 +122,7 @@ static void join_next(struct record *record, size_t at)
 {
     if (at + 1 >= record->count || record->spans[at].end != record->spans[at + 1].from)
         return;
-    struct span *span = &record->spans[at], *next = span + 1;
+    struct view_span *span = &record->spans[at], *next = span + 1;
     span->end = next->end;
     span->sum.crc = crc32_join(span->sum.crc, next->sum.crc, next->sum.size);
     span->sum.size += next->sum.size;
@@ -140,7 +131,7 @@ static void join_next(struct record *record, size_t at)
 }
 
 /* What has been read before counts once. */
-static dcp_status add_span(struct record *record, const struct span *span)
+static dcp_status add_span(struct record *record, const struct view_span *span)
 {
     size_t at = record->count;
     while (at > 0 && record->spans[at - 1].from >= span->from)
@@ -159,9 +150,8 @@ static dcp_status add_span(struct record *record, const struct span *span)
     return DCP_OK;
 }
 
-/* Compares a record when it is complete; then it may be read anew. */
-static dcp_status take_span(dcp_checkpoint *checkpoint, size_t number, struct owner owner,
-                            const struct span *span)
+dcp_status view_take_span(dcp_checkpoint *checkpoint, size_t number, struct view_owner owner,
+                          const struct view_span *span)
 {
     struct view_records *records = checkpoint->records;
     struct record *record = &records->records[number];
@@ -181,117 +171,17 @@ static dcp_status take_span(dcp_checkpoint *checkpoint, size_t number, struct ow
                     : status;
 }
 
-/* ---- items of a plan ---- */
-
-static bool is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
-                      struct owner owner)
+bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
+                    struct view_owner owner)
 {
     uint64_t bytes = (uint64_t)volume_of(owner) * dcp_dtype_size(owner.entry->dtype);
     return checkpoint->records && verification == DCP_VERIFY_ALL && bytes > RECORD_REST_SMALL;
 }
 
-static bool is_part(const dcp_checkpoint *checkpoint, const struct read_item *item,
-                    dcp_verification verification, struct record_part *part)
-{
-    const struct metadata_entry *entry = &checkpoint->metadata->entries[item->entry];
-    const struct share_want want = {item->entry, item->piece, item->region};
-    const struct owner owner = {entry, &entry->pieces[item->piece]};
-    return entry->is_tensor && is_joined(checkpoint, verification, owner) &&
-           record_part_of(checkpoint->metadata, &want, part);
-}
-
-dcp_status view_parts_list(const dcp_checkpoint *checkpoint, const struct load_plan *plan,
-                           dcp_verification verification, struct view_parts *parts)
-{
-    struct record_part part;
-    size_t count = 0;
-    *parts = (struct view_parts){0};
-    for (size_t i = 0; i < plan->count; i++)
-        count += is_part(checkpoint, &plan->items[i], verification, &part);
-    if (count == 0)
-        return DCP_OK;
-    parts->parts = memory_allocate_zeroed(count, sizeof *parts->parts);
-    parts->sums = memory_allocate_zeroed(plan->count, sizeof *parts->sums);
-    if (!parts->parts || !parts->sums)
-        return error_no_memory(count * sizeof *parts->parts, "parts of records");
-    for (size_t i = 0; i < plan->count; i++)
-        if (is_part(checkpoint, &plan->items[i], verification, &part)) {
-            struct view_part *made = &parts->parts[parts->count++];
-            made->of = part;
-            parts->sums[i] = &made->sum;
-        }
-    return DCP_OK;
-}
-
-dcp_status view_parts_take(dcp_checkpoint *checkpoint, const struct view_parts *parts)
-{
-    for (size_t i = 0; i < parts->count; i++) {
-        const struct view_part *part = &parts->parts[i];
-        const struct metadata_entry *entry = &checkpoint->metadata->entries[part->of.entry];
-        const struct owner owner = {entry, &entry->pieces[part->of.piece]};
-        const struct span span = {part->of.from, part->of.end, part->sum};
-        RETURN_IF_ERROR(take_span(
-            checkpoint, checkpoint->records->first[part->of.entry] + part->of.piece, owner, &span));
-    }
-    return DCP_OK;
-}
-
-void view_parts_free(struct view_parts *parts)
-{
-    memory_release(parts->parts);
-    memory_release(parts->sums);
-}
-
-/* ---- storages ---- */
-
-void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry)
-{
-    static const int64_t zero, one = 1;
-    *storage = (struct view_storage){
-        .elements = (int64_t)(entry->pieces->view->storage_bytes / dcp_dtype_size(entry->dtype)),
-        .view = *entry->pieces->view,
-        .piece = *entry->pieces,
-        .entry = *entry};
-    storage->view.ndim = 1;
-    storage->view.sizes = &storage->elements;
-    storage->view.strides = &one;
-    storage->view.storage_offset = 0;
-    storage->piece.offsets = &zero;
-    storage->piece.sizes = &storage->elements;
-    storage->piece.view = &storage->view;
-    storage->entry.ndim = 1;
-    storage->entry.global_shape = &storage->elements;
-    storage->entry.pieces = &storage->piece;
-    storage->entry.piece_count = 1;
-}
-
-struct shard_part_sum *view_storage_sum(const dcp_checkpoint *checkpoint,
-                                        const struct view_storage *storage, int64_t count,
-                                        dcp_verification verification, struct shard_part_sum *sum)
-{
-    const struct owner owner = {&storage->entry, &storage->piece};
-    *sum = (struct shard_part_sum){0};
-    return count < storage->elements && storage->view.has_crc && !storage->view.deflated &&
-                   is_joined(checkpoint, verification, owner)
-               ? sum
-               : NULL;
-}
-
-dcp_status view_storage_take(dcp_checkpoint *checkpoint, size_t entry,
-                             const struct view_storage *storage, int64_t first, int64_t count,
-                             const struct shard_part_sum *sum)
-{
-    const struct owner owner = {&storage->entry, &storage->piece};
-    const struct span span = {first, first + count, *sum};
-    return checkpoint->records
-               ? take_span(checkpoint, checkpoint->records->storages + entry, owner, &span)
-               : DCP_OK;
-}
-
 /* ---- what is missing ---- */
 
-static dcp_status read_gap(dcp_checkpoint *checkpoint, struct owner owner, unsigned char *space,
-                           struct span *gap)
+static dcp_status read_gap(dcp_checkpoint *checkpoint, struct view_owner owner,
+                           unsigned char *space, struct view_span *gap)
 {
     const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
     int64_t size = (int64_t)dcp_dtype_size(owner.entry->dtype), step = STEP / size;
@@ -310,20 +200,20 @@ static dcp_status read_gap(dcp_checkpoint *checkpoint, struct owner owner, unsig
 }
 
 /* Gap after gap; what has no sum after all is left. */
-static dcp_status complete(dcp_checkpoint *checkpoint, size_t number, struct owner owner,
+static dcp_status complete(dcp_checkpoint *checkpoint, size_t number, struct view_owner owner,
                            unsigned char *space)
 {
     struct record *record = &checkpoint->records->records[number];
     while (record->count > 0) {
-        const struct span *spans = record->spans;
-        struct span gap = {0, spans[0].from, {0}};
+        const struct view_span *spans = record->spans;
+        struct view_span gap = {0, spans[0].from, {0}};
         if (gap.end == 0) {
             gap.from = spans[0].end;
             gap.end = record->count > 1 ? spans[1].from : volume_of(owner);
         }
         RETURN_IF_ERROR(read_gap(checkpoint, owner, space, &gap));
         record->count = gap.sum.known ? record->count : 0;
-        RETURN_IF_ERROR(take_span(checkpoint, number, owner, &gap));
+        RETURN_IF_ERROR(view_take_span(checkpoint, number, owner, &gap));
     }
     return DCP_OK;
 }
@@ -333,14 +223,14 @@ static dcp_status complete_entry(dcp_checkpoint *checkpoint, size_t index, unsig
     const struct view_records *records = checkpoint->records;
     const struct metadata_entry *entry = &checkpoint->metadata->entries[index];
     for (size_t piece = 0; piece < entry->piece_count; piece++)
-        RETURN_IF_ERROR(complete(checkpoint, records->first[index] + piece,
-                                 (struct owner){entry, &entry->pieces[piece]}, space));
-    if (records->records[records->storages + index].count == 0)
+        RETURN_IF_ERROR(complete(checkpoint, view_record_of(records, index, piece),
+                                 (struct view_owner){entry, &entry->pieces[piece]}, space));
+    size_t number = view_record_of_storage(records, index);
+    if (records->records[number].count == 0)
         return DCP_OK;
     struct view_storage storage;
     view_storage_init(&storage, entry);
-    return complete(checkpoint, records->storages + index,
-                    (struct owner){&storage.entry, &storage.piece}, space);
+    return complete(checkpoint, number, (struct view_owner){&storage.entry, &storage.piece}, space);
 }
 
 dcp_status view_complete_records(dcp_checkpoint *checkpoint)

@@ -9,6 +9,30 @@
 #include "checkpoint/view/view_read.h"
 #include "plan/load/load_plan.h"
 
+/* What a record is of. */
+struct view_owner {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+};
+
+/* Elements of it that have been read. */
+struct view_span {
+    int64_t from;
+    int64_t end;
+    struct shard_part_sum sum;
+};
+
+/* Whether parts of a record are joined; that it is one is known to the caller. */
+bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
+                    struct view_owner owner);
+/* The number of a piece's record, and of that of an entry's storage. */
+size_t view_record_of(const struct view_records *records, size_t entry, size_t piece);
+size_t view_record_of_storage(const struct view_records *records, size_t entry);
+/* Compares a record when it is complete, DCP_ERR_CHECKSUM; then it may be read anew. A span whose
+ * sum is not known counts for nothing. Any thread. */
+dcp_status view_take_span(dcp_checkpoint *checkpoint, size_t number, struct view_owner owner,
+                          const struct view_span *span);
+
 /* The parts of records that a plan's items are. */
 struct view_parts {
     struct view_part *parts;
@@ -20,7 +44,7 @@ struct view_parts {
 /* Free in either case. */
 dcp_status view_parts_list(const dcp_checkpoint *checkpoint, const struct load_plan *plan,
                            dcp_verification verification, struct view_parts *parts);
-/* They have been read: DCP_ERR_CHECKSUM if one completes a record that is not right. Any thread. */
+/* They have been read, as view_take_span(). */
 dcp_status view_parts_take(dcp_checkpoint *checkpoint, const struct view_parts *parts);
 void view_parts_free(struct view_parts *parts);
 
@@ -34,13 +58,4 @@ struct view_storage {
 
 /* It must stay where it is. */
 void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry);
-/* Where the sum of its elements from first to first + count - 1 goes: NULL if it is not wanted. */
-struct shard_part_sum *view_storage_sum(const dcp_checkpoint *checkpoint,
-                                        const struct view_storage *storage, int64_t count,
-                                        dcp_verification verification, struct shard_part_sum *sum);
-/* As view_parts_take(). entry: its number. */
-dcp_status view_storage_take(dcp_checkpoint *checkpoint, size_t entry,
-                             const struct view_storage *storage, int64_t first, int64_t count,
-                             const struct shard_part_sum *sum);
-
 #endif

@@ -5,26 +5,58 @@
 #include "base/error.h"
 #include "checkpoint/view/view_records.h"
 
+void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry)
+{
+    static const int64_t zero, one = 1;
+    *storage = (struct view_storage){
+        .elements = (int64_t)(entry->pieces->view->storage_bytes / dcp_dtype_size(entry->dtype)),
+        .view = *entry->pieces->view,
+        .piece = *entry->pieces,
+        .entry = *entry};
+    storage->view.ndim = 1;
+    storage->view.sizes = &storage->elements;
+    storage->view.strides = &one;
+    storage->view.storage_offset = 0;
+    storage->piece.offsets = &zero;
+    storage->piece.sizes = &storage->elements;
+    storage->piece.view = &storage->view;
+    storage->entry.ndim = 1;
+    storage->entry.global_shape = &storage->elements;
+    storage->entry.pieces = &storage->piece;
+    storage->entry.piece_count = 1;
+}
+
+/* Of a part of a storage, if the sums of its parts are joined. */
+static bool is_summed(const dcp_checkpoint *checkpoint, const struct view_storage *storage,
+                      int64_t count, dcp_verification verification)
+{
+    return count < storage->elements && storage->view.has_crc && !storage->view.deflated &&
+           view_is_joined(checkpoint, verification,
+                          (struct view_owner){&storage->entry, &storage->piece});
+}
+
 static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
                                 const struct metadata_entry *entry, int64_t first, int64_t count,
                                 void *bytes, dcp_verification verification)
 {
     static const int64_t one = 1;
     struct view_storage storage;
-    struct shard_part_sum sum;
+    struct view_span span = {first, first + count, {0}};
     uint64_t moved;
     view_storage_init(&storage, entry);
+    bool summed = is_summed(checkpoint, &storage, count, verification);
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
-    const struct shard_request request = {
-        .entry = &storage.entry,
-        .piece = &storage.piece,
-        .region = {1, &first, &count},
-        .dtype = entry->dtype,
-        .target = &target,
-        .sum = view_storage_sum(checkpoint, &storage, count, verification, &sum)};
+    const struct shard_request request = {.entry = &storage.entry,
+                                          .piece = &storage.piece,
+                                          .region = {1, &first, &count},
+                                          .dtype = entry->dtype,
+                                          .target = &target,
+                                          .sum = summed ? &span.sum : NULL};
     RETURN_IF_ERROR(shard_read_tensors(checkpoint->reader, &request, 1, 1, verification, &moved));
-    return view_storage_take(checkpoint, number, &storage, first, count, &sum);
+    return summed ? view_take_span(checkpoint, view_record_of_storage(checkpoint->records, number),
+                                   (struct view_owner){&storage.entry, &storage.piece}, &span)
+                  : DCP_OK;
 }
 
 dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t entry,
