@@ -4,8 +4,6 @@
  * or says that it has not checked everything.
  *
  * usage: test_reshard_random [SECONDS [SEED]] */
-#include <dirent.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +18,7 @@
 
 #include "checkpoint/ranks.h"
 #include "checkpoint/wanted_parts.h"
+#include "reshard/damage.h"
 #include "reshard/random_state.h"
 #include "storage/scratch.h"
 
@@ -165,76 +164,6 @@ static void want_everything(struct trial *trial)
     trial->loading = (dcp_load_options){.verification = DCP_VERIFY_NONE};
 }
 
-/* ---- files ---- */
-
-static bool is_directory(const char *path)
-{
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
-/* Calls back for each file with data; returns how many there are. */
-static int each_file(const char *path, void (*call)(const char *file, void *context), void *context)
-{
-    struct dirent **entries;
-    int files = 0, count = is_directory(path) ? scandir(path, &entries, NULL, alphasort) : -1;
-    if (count < 0) {
-        call(path, context);
-        return 1;
-    }
-    for (int i = 0; i < count; i++) {
-        char *file = scratch_path(path, entries[i]->d_name);
-        if (strstr(file, ".distcp") || strstr(file, ".safetensors")) {
-            call(file, context);
-            files++;
-        }
-        free(file);
-        free(entries[i]);
-    }
-    free(entries);
-    return files;
-}
-
-static void drop_pages(const char *file, void *context)
-{
-    int opened = open(file, O_RDONLY);
-    (void)context;
-    assert_true(opened >= 0);
-    if (fdatasync(opened) == 0)
-        posix_fadvise(opened, 0, 0, POSIX_FADV_DONTNEED);
-    close(opened);
-}
-
-/* One byte of one of the files. */
-struct damage {
-    int file, at;
-    uint64_t place; /* scaled to the file */
-    unsigned char mask;
-};
-
-static void flip(const char *file, void *context)
-{
-    struct damage *damage = context;
-    struct stat found;
-    unsigned char byte;
-    if (damage->at++ != damage->file)
-        return;
-    int opened = open(file, O_RDWR);
-    assert_true(opened >= 0 && fstat(opened, &found) == 0);
-    off_t place = (off_t)(damage->place % (uint64_t)(found.st_size + (found.st_size == 0)));
-    if (pread(opened, &byte, 1, place) == 1) {
-        byte ^= damage->mask;
-        assert_int_equal(pwrite(opened, &byte, 1, place), 1);
-    }
-    close(opened);
-}
-
-static void turn(const char *path, struct damage *damage)
-{
-    damage->at = 0;
-    each_file(path, flip, damage);
-}
-
 /* ---- trials ---- */
 
 struct outcome {
@@ -260,7 +189,7 @@ static void fail_trial(const struct trial *trial, const struct outcome *outcome)
 static void load(struct trial *trial, const char *path, struct outcome *outcome)
 {
     if (scratch_below(&trial->seed, 2) == 0)
-        each_file(path, drop_pages, NULL);
+        damage_drop_pages(path);
     ranks_run(outcome->ranks, trial->division.ranks, path, load_rank, trial);
     outcome->status = outcome->ranks[0].status;
     outcome->right = true;
@@ -292,26 +221,31 @@ static void load_undamaged(struct trial *trial, const char *path)
         fail_trial(trial, &outcome);
 }
 
-static struct damage choose_damage(struct trial *trial, const char *path)
+static bool fails_for_damage(const struct trial *trial, const struct outcome *outcome)
 {
-    int files = each_file(path, drop_pages, NULL);
-    return (struct damage){.file = (int)scratch_below(&trial->seed, files),
-                           .place = scratch_random(&trial->seed),
-                           .mask = (unsigned char)(1 + scratch_below(&trial->seed, 255))};
+    return outcome->status != DCP_OK && !is_refused(trial, outcome);
 }
 
-/* Our own files have checksums of everything. */
+/* Our own files have checksums of everything. What a load finds, a check finds, too, but for names
+ * in the headers of safetensors files. */
 static void load_damaged(struct trial *trial, const char *path)
 {
     bool ours = trial->form < PT && trial->form != AS_PYTORCH;
-    struct damage damage = choose_damage(trial, path);
+    struct damage damage;
     struct outcome outcome;
+    uint64_t faults;
+    if (!damage_choose(path, &trial->seed, &damage))
+        return;
     choose_load(trial);
     trial->loading.verification = DCP_VERIFY_ALL;
-    turn(path, &damage);
+    damage_turn(path, &damage);
     load(trial, path, &outcome);
-    turn(path, &damage);
-    counts.found += outcome.status != DCP_OK && !is_refused(trial, &outcome);
+    dcp_status verified = dcp_verify(path, &(dcp_open_options){0}, NULL, NULL, &faults);
+    damage_turn(path, &damage);
+    bool expected = ours || (trial->form <= PT && fails_for_damage(trial, &outcome));
+    if (verified != DCP_OK || (expected && faults == 0))
+        fail_trial(trial, &outcome);
+    counts.found += fails_for_damage(trial, &outcome);
     if (outcome.status == DCP_OK && !outcome.right && (ours || !outcome.unchecked))
         fail_trial(trial, &outcome);
 }
@@ -331,13 +265,14 @@ static void convert_damaged(struct trial *trial, const char *path, const char *a
                                          .ranks = 0,
                                          .thread_count = (int32_t)scratch_below(&trial->seed, 3),
                                          .skip_sync = true};
-    struct damage damage = choose_damage(trial, path);
+    struct damage damage;
     struct outcome outcome;
-    if (trial->form == SAFETENSORS || trial->form == HF)
+    if (trial->form == SAFETENSORS || trial->form == HF ||
+        !damage_choose(path, &trial->seed, &damage))
         return;
-    turn(path, &damage);
+    damage_turn(path, &damage);
     dcp_status status = dcp_convert(path, again, &options, NULL);
-    turn(path, &damage);
+    damage_turn(path, &damage);
     counts.found += status != DCP_OK;
     if (status != DCP_OK)
         return;
