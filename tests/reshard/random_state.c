@@ -9,9 +9,11 @@
 
 /* ---- tensors ---- */
 
-/* Most bytes of a tensor; a state has few of the larger ones. */
-static const int64_t sizes[] = {64, 4 << 10, 96 << 10, (int64_t)1200 << 10, (int64_t)9 << 20};
-enum { SIZES = sizeof sizes / sizeof *sizes };
+/* Most bytes of a tensor; a state has few of the larger ones. The last one is read by several
+ * threads, and is rare. */
+static const int64_t sizes[] = {64,      4 << 10,          96 << 10, (int64_t)1200 << 10,
+                                9 << 20, (int64_t)40 << 20};
+enum { SIZES = sizeof sizes / sizeof *sizes, RARE = 20 };
 /* No tensor follows in a state that has so many bytes. */
 #define MOST ((uint64_t)12 << 20)
 
@@ -49,13 +51,19 @@ static struct random_tensor make_tensor(int64_t most, uint64_t *seed)
     return tensor;
 }
 
+static int64_t choose_size(bool many, uint64_t *seed)
+{
+    if (many)
+        return scratch_below(seed, SIZES - 3);
+    return scratch_below(seed, RARE) == 0 ? SIZES - 1 : scratch_below(seed, SIZES - 1);
+}
+
 void random_state_make(struct random_state *state, uint64_t *seed)
 {
     bool many = scratch_below(seed, 4) == 0;
     int wanted = 1 + (int)scratch_below(seed, many ? RANDOM_TENSORS_MAX : 7);
     for (state->count = 0; state->count < wanted && random_state_bytes(state) < MOST;)
-        state->tensors[state->count++] =
-            make_tensor(sizes[scratch_below(seed, many ? SIZES - 2 : SIZES)], seed);
+        state->tensors[state->count++] = make_tensor(sizes[choose_size(many, seed)], seed);
 }
 
 /* ---- divisions ---- */
