@@ -96,7 +96,7 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     if (source->training)
         return training_open(source);
     RETURN_IF_ERROR(dcp_checkpoint_open(source->opened, &open_options, &source->checkpoint));
-    RETURN_IF_ERROR(view_join_records(source->checkpoint));
+    view_join_records(source->checkpoint);
     RETURN_IF_ERROR(foreign_method_find(source));
     say_quantized(source);
     return DCP_OK;

@@ -87,14 +87,12 @@ static void close_oldest(struct source_files *files, bool read)
     oldest->was_read = false;
 }
 
-static dcp_status attach_records(struct source_file *file)
+static void attach_records(struct source_file *file)
 {
-    struct view_records *records = file->records;
+    if (file->records)
+        view_attach_records(file->open, file->records);
     file->records = NULL;
-    dcp_status status = view_attach_records(file->open, records);
-    if (status != DCP_OK)
-        close_file(file);
-    return status;
+    view_join_records(file->open);
 }
 
 static dcp_status open_file(struct source_files *files, struct source_file *file)
@@ -103,10 +101,9 @@ static dcp_status open_file(struct source_files *files, struct source_file *file
     if (files->open_count >= OPEN_MAX_FILES)
         close_oldest(files, false);
     dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);
-    if (status == DCP_OK)
-        status = attach_records(file);
     if (status != DCP_OK)
         return error_prefix(status, "%s", file->path);
+    attach_records(file);
     file->next_open = files->first_open;
     files->first_open = (size_t)(file - files->files) + 1;
     files->open_count++;

@@ -74,8 +74,6 @@ static struct outcome run(const char *path, const struct trial *trial, bool reop
     struct outcome outcome = {DCP_OK, DCP_OK};
     dcp_checkpoint *checkpoint = NULL;
     outcome.read = dcp_checkpoint_open(path, NULL, &checkpoint);
-    if (outcome.read == DCP_OK)
-        outcome.read = view_join_records(checkpoint);
     for (size_t i = 0; outcome.read == DCP_OK && trial->rows[i][0] >= 0; i++) {
         outcome.read = read_rows(checkpoint, trial->rows[i][0], trial->rows[i][1]);
         if (outcome.read != DCP_OK || !reopened)
@@ -84,7 +82,7 @@ static struct outcome run(const char *path, const struct trial *trial, bool reop
         dcp_checkpoint_close(checkpoint);
         outcome.read = dcp_checkpoint_open(path, NULL, &checkpoint);
         if (outcome.read == DCP_OK)
-            outcome.read = view_attach_records(checkpoint, records);
+            view_attach_records(checkpoint, records);
         else
             view_records_free(records);
     }
@@ -123,7 +121,6 @@ static void what_is_read_again_is_checked_again(void **state)
     uint64_t place = parts_find(path, FILE_NAME, &whole, 0, 5000);
     dcp_checkpoint *checkpoint;
     assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
-    assert_int_equal(view_join_records(checkpoint), DCP_OK);
     for (int damaged = 0; damaged < 2; damaged++) {
         assert_int_equal(read_rows(checkpoint, 0, 3000), DCP_OK);
         assert_int_equal(read_rows(checkpoint, 3000, ROWS), damaged ? DCP_ERR_CHECKSUM : DCP_OK);
@@ -150,8 +147,40 @@ static void small_records_are_checked_at_once(void **state)
                             .data = space};
     scratch_flip(path, FILE_NAME, parts_find(path, FILE_NAME, &small, 0, SMALL - 1), 1);
     assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
-    assert_int_equal(view_join_records(checkpoint), DCP_OK);
     assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, 0, &row, NULL), DCP_ERR_CHECKSUM);
+    dcp_checkpoint_close(checkpoint);
+    free(path);
+}
+
+/* Most of it: the rest is read along, unless all of it will be read, and it is checked at once. */
+static void most_of_a_record_is_checked_at_once(void **state)
+{
+    char *path = save(state, &whole);
+    scratch_flip(path, FILE_NAME, parts_find(path, FILE_NAME, &whole, 0, ROWS - 1), 1);
+    for (int joined = 0; joined < 2; joined++) {
+        dcp_checkpoint *checkpoint;
+        assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
+        if (joined)
+            view_join_records(checkpoint);
+        assert_int_equal(read_rows(checkpoint, 0, ROWS - 100), joined ? DCP_OK : DCP_ERR_CHECKSUM);
+        assert_int_equal(view_complete_records(checkpoint), joined ? DCP_ERR_CHECKSUM : DCP_OK);
+        dcp_checkpoint_close(checkpoint);
+    }
+    free(path);
+}
+
+/* Far more parts than threads read: memory has an end, and what is read in order counts again. */
+static void parts_here_and_there_are_forgotten(void **state)
+{
+    char *path = save(state, &whole);
+    dcp_checkpoint *checkpoint;
+    scratch_flip(path, FILE_NAME, parts_find(path, FILE_NAME, &whole, 0, 1), 1);
+    assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
+    for (int64_t row = 0; row < ROWS; row += 2)
+        assert_int_equal(read_rows(checkpoint, row, row + 1), DCP_OK);
+    for (int64_t row = 1; row < ROWS; row += 2)
+        assert_int_equal(read_rows(checkpoint, row, row + 1), DCP_OK);
+    assert_int_equal(view_complete_records(checkpoint), DCP_ERR_CHECKSUM);
     dcp_checkpoint_close(checkpoint);
     free(path);
 }
@@ -166,12 +195,11 @@ static void records_of_something_else_are_dropped(void **state)
     assert_true(parts_save(other, &more, &(dcp_save_options){.skip_sync = true}));
     scratch_drop_footer(other, FILE_NAME);
     assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
-    assert_int_equal(view_join_records(checkpoint), DCP_OK);
     assert_int_equal(read_rows(checkpoint, 0, 3000), DCP_OK);
     struct view_records *records = view_detach_records(checkpoint);
     dcp_checkpoint_close(checkpoint);
     assert_int_equal(dcp_checkpoint_open(other, NULL, &checkpoint), DCP_OK);
-    assert_int_equal(view_attach_records(checkpoint, records), DCP_OK);
+    view_attach_records(checkpoint, records);
     assert_int_equal(read_rows(checkpoint, 3000, ROWS), DCP_OK);
     assert_int_equal(view_complete_records(checkpoint), DCP_OK);
     dcp_checkpoint_close(checkpoint);
@@ -202,8 +230,12 @@ static void any_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_damaged_is_found),          TEST(what_is_read_again_is_checked_again),
-        TEST(small_records_are_checked_at_once), TEST(records_of_something_else_are_dropped),
+        TEST(what_is_damaged_is_found),
+        TEST(what_is_read_again_is_checked_again),
+        TEST(small_records_are_checked_at_once),
+        TEST(most_of_a_record_is_checked_at_once),
+        TEST(parts_here_and_there_are_forgotten),
+        TEST(records_of_something_else_are_dropped),
         TEST(any_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

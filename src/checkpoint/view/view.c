@@ -54,6 +54,8 @@ dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *o
     if (status == DCP_OK)
         status = storage_check_replicas(made->reader);
     if (status == DCP_OK)
+        status = view_records_new(&made->records);
+    if (status == DCP_OK)
         shard_reader_keep_streams(made->reader);
     if (status == DCP_OK && taken.check_last)
         shard_reader_check_last(made->reader);

@@ -15,9 +15,9 @@ static bool is_part(const dcp_checkpoint *checkpoint, const struct read_item *it
 {
     const struct metadata_entry *entry = &checkpoint->metadata->entries[item->entry];
     const struct share_want want = {item->entry, item->piece, item->region};
-    const struct view_owner owner = {entry, &entry->pieces[item->piece]};
-    return entry->is_tensor && view_is_joined(checkpoint, verification, owner) &&
-           record_part_of(checkpoint->metadata, &want, part);
+    return entry->is_tensor && record_part_of(checkpoint->metadata, &want, part) &&
+           view_is_joined(checkpoint, verification, view_owner_of(entry, item->entry, item->piece),
+                          part->end - part->from);
 }
 
 dcp_status view_parts_list(const dcp_checkpoint *checkpoint, const struct load_plan *plan,
@@ -48,10 +48,9 @@ dcp_status view_parts_take(dcp_checkpoint *checkpoint, const struct view_parts *
     for (size_t i = 0; i < parts->count; i++) {
         const struct view_part *part = &parts->parts[i];
         const struct metadata_entry *entry = &checkpoint->metadata->entries[part->of.entry];
-        const struct view_owner owner = {entry, &entry->pieces[part->of.piece]};
         const struct view_span span = {part->of.from, part->of.end, part->sum};
-        size_t number = view_record_of(checkpoint->records, part->of.entry, part->of.piece);
-        RETURN_IF_ERROR(view_take_span(checkpoint, number, owner, &span));
+        RETURN_IF_ERROR(view_take_span(
+            checkpoint, view_owner_of(entry, part->of.entry, part->of.piece), &span));
     }
     return DCP_OK;
 }

@@ -19,18 +19,16 @@ struct view_read {
 dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read *reads,
                              size_t count, const dcp_read_options *options);
 
-/* From now on the checksums of parts of records are joined, of records that have one for all of it
- * and would not be read whole for a part: view_records.h. */
-dcp_status view_join_records(dcp_checkpoint *checkpoint);
+/* From now on parts of large records are not read along with the rest, to be compared at once, as
+ * all of it is read in the end: view_records.h. Before anything is read. */
+void view_join_records(dcp_checkpoint *checkpoint);
 /* Reads what is missing of records of which parts were read, and compares them. By one thread,
  * after all others. */
 dcp_status view_complete_records(dcp_checkpoint *checkpoint);
-/* What was read so far, of a checkpoint that is closed now and goes on when it is opened again;
- * NULL: nothing. */
+/* What was read so far, of a checkpoint that is closed now and goes on when it is opened again. */
 struct view_records *view_detach_records(dcp_checkpoint *checkpoint);
-/* As view_join_records(), and goes on with what was read before. Takes the records, also if it
- * fails; those of something else count for nothing. */
-dcp_status view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records);
+/* Goes on with it, which becomes the checkpoint's; that of something else counts for nothing. */
+void view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records);
 void view_records_free(struct view_records *records); /* NULL is allowed */
 
 #endif

@@ -11,6 +11,8 @@
 
 /* Bytes that are read at a time of what is missing. */
 #define STEP ((int64_t)1 << 20)
+/* Parts of a record that are apart; threads that read all of it make a few. */
+enum { SPANS_MOST = 1024 };
 
 struct record {
     struct view_span *spans; /* in order, none of which continues another */
@@ -18,7 +20,10 @@ struct record {
     size_t capacity;
 };
 
+/* Few checkpoints have records that are read in parts: there is room for them from the first part
+ * on. */
 struct view_records {
+    bool all; /* see view_join_records() */
     pthread_mutex_t mutex;
     struct record *records; /* of all pieces, then of each entry's storage */
     size_t count;
@@ -32,25 +37,18 @@ static int64_t volume_of(struct view_owner owner)
     return box_volume(whole);
 }
 
-dcp_status view_join_records(dcp_checkpoint *checkpoint)
+dcp_status view_records_new(struct view_records **records)
 {
-    const struct metadata *metadata = checkpoint->metadata;
-    struct view_records *made = memory_allocate_zeroed(1, sizeof *made);
+    struct view_records *made = *records = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "records");
     pthread_mutex_init(&made->mutex, NULL);
-    checkpoint->records = made;
-    made->first = memory_allocate_array(metadata->count, sizeof *made->first);
-    if (!made->first)
-        return error_no_memory(metadata->count * sizeof *made->first, "records");
-    for (size_t i = 0; i < metadata->count; i++) {
-        made->first[i] = made->storages;
-        made->storages += metadata->entries[i].piece_count;
-    }
-    size_t count = made->storages + metadata->count;
-    made->records = memory_allocate_zeroed(count, sizeof *made->records);
-    made->count = made->records ? count : 0;
-    return made->records ? DCP_OK : error_no_memory(count * sizeof *made->records, "records");
+    return DCP_OK;
+}
+
+void view_join_records(dcp_checkpoint *checkpoint)
+{
+    checkpoint->records->all = true;
 }
 
 struct view_records *view_detach_records(dcp_checkpoint *checkpoint)
@@ -68,16 +66,17 @@ static size_t count_pieces(const struct metadata *metadata)
     return count;
 }
 
-dcp_status view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records)
+void view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records)
 {
     const struct metadata *metadata = checkpoint->metadata;
     size_t pieces = count_pieces(metadata);
-    if (records && records->storages == pieces && records->count == pieces + metadata->count) {
-        checkpoint->records = records;
-        return DCP_OK;
+    if (records->count != 0 &&
+        (records->storages != pieces || records->count != pieces + metadata->count)) {
+        view_records_free(records);
+        return;
     }
-    view_records_free(records);
-    return view_join_records(checkpoint);
+    view_records_free(checkpoint->records);
+    checkpoint->records = records;
 }
 
 void view_records_free(struct view_records *records)
@@ -94,14 +93,34 @@ void view_records_free(struct view_records *records)
 
 /* ---- joining ---- */
 
-size_t view_record_of(const struct view_records *records, size_t entry, size_t piece)
+static dcp_status make_records(struct view_records *records, const struct metadata *metadata)
 {
-    return records->first[entry] + piece;
+    if (records->records)
+        return DCP_OK;
+    size_t pieces = count_pieces(metadata), count = pieces + metadata->count, at = 0;
+    size_t *first = memory_allocate_array(metadata->count, sizeof *first);
+    struct record *made = memory_allocate_zeroed(count, sizeof *made);
+    if (!first || !made) {
+        memory_release(first);
+        memory_release(made);
+        return error_no_memory(count * sizeof *made, "records");
+    }
+    for (size_t i = 0; i < metadata->count; i++) {
+        first[i] = at;
+        at += metadata->entries[i].piece_count;
+    }
+    records->records = made;
+    records->first = first;
+    records->count = count;
+    records->storages = pieces;
+    return DCP_OK;
 }
 
-size_t view_record_of_storage(const struct view_records *records, size_t entry)
+static struct record *find_record(const struct view_records *records, struct view_owner owner)
 {
-    return records->storages + entry;
+    size_t number = owner.is_storage ? records->storages + owner.index
+                                     : records->first[owner.index] + owner.chunk;
+    return &records->records[number];
 }
 
 static dcp_status make_room(struct record *record)
@@ -130,7 +149,8 @@ static void join_next(struct record *record, size_t at)
     memmove(next, next + 1, (record->count - at - 1) * sizeof *next);
 }
 
-/* What has been read before counts once. */
+/* What has been read before counts once. Of a record that is read here and there, nothing is kept
+ * but the latest spans. */
 static dcp_status add_span(struct record *record, const struct view_span *span)
 {
     size_t at = record->count;
@@ -139,6 +159,8 @@ static dcp_status add_span(struct record *record, const struct view_span *span)
     if ((at > 0 && record->spans[at - 1].end > span->from) ||
         (at < record->count && record->spans[at].from < span->end))
         return DCP_OK;
+    if (record->count == SPANS_MOST)
+        at = record->count = 0;
     RETURN_IF_ERROR(make_room(record));
     memmove(&record->spans[at + 1], &record->spans[at],
             (record->count - at) * sizeof *record->spans);
@@ -150,17 +172,19 @@ static dcp_status add_span(struct record *record, const struct view_span *span)
     return DCP_OK;
 }
 
-dcp_status view_take_span(dcp_checkpoint *checkpoint, size_t number, struct view_owner owner,
+dcp_status view_take_span(dcp_checkpoint *checkpoint, struct view_owner owner,
                           const struct view_span *span)
 {
     struct view_records *records = checkpoint->records;
-    struct record *record = &records->records[number];
     struct shard_part_sum sum;
     bool complete = false;
     if (!span->sum.known)
         return DCP_OK;
     pthread_mutex_lock(&records->mutex);
-    dcp_status status = add_span(record, span);
+    dcp_status status = make_records(records, checkpoint->metadata);
+    struct record *record = status == DCP_OK ? find_record(records, owner) : NULL;
+    if (status == DCP_OK)
+        status = add_span(record, span);
     if (status == DCP_OK && record->count > 0) {
         complete = record->spans[0].from == 0 && record->spans[0].end == volume_of(owner);
         sum = record->spans[0].sum;
@@ -172,10 +196,13 @@ dcp_status view_take_span(dcp_checkpoint *checkpoint, size_t number, struct view
 }
 
 bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
-                    struct view_owner owner)
+                    struct view_owner owner, int64_t count)
 {
-    uint64_t bytes = (uint64_t)volume_of(owner) * dcp_dtype_size(owner.entry->dtype);
-    return checkpoint->records && verification == DCP_VERIFY_ALL && bytes > RECORD_REST_SMALL;
+    uint64_t size = dcp_dtype_size(owner.entry->dtype);
+    uint64_t bytes = (uint64_t)volume_of(owner) * size, wanted = (uint64_t)count * size;
+    if (!checkpoint->records || verification != DCP_VERIFY_ALL || bytes <= RECORD_REST_SMALL)
+        return false;
+    return checkpoint->records->all || !record_rest_pays(verification, wanted, bytes);
 }
 
 /* ---- what is missing ---- */
@@ -200,10 +227,10 @@ static dcp_status read_gap(dcp_checkpoint *checkpoint, struct view_owner owner,
 }
 
 /* Gap after gap; what has no sum after all is left. */
-static dcp_status complete(dcp_checkpoint *checkpoint, size_t number, struct view_owner owner,
+static dcp_status complete(dcp_checkpoint *checkpoint, struct view_owner owner,
                            unsigned char *space)
 {
-    struct record *record = &checkpoint->records->records[number];
+    struct record *record = find_record(checkpoint->records, owner);
     while (record->count > 0) {
         const struct view_span *spans = record->spans;
         struct view_span gap = {0, spans[0].from, {0}};
@@ -213,30 +240,28 @@ static dcp_status complete(dcp_checkpoint *checkpoint, size_t number, struct vie
         }
         RETURN_IF_ERROR(read_gap(checkpoint, owner, space, &gap));
         record->count = gap.sum.known ? record->count : 0;
-        RETURN_IF_ERROR(view_take_span(checkpoint, number, owner, &gap));
+        RETURN_IF_ERROR(view_take_span(checkpoint, owner, &gap));
     }
     return DCP_OK;
 }
 
 static dcp_status complete_entry(dcp_checkpoint *checkpoint, size_t index, unsigned char *space)
 {
-    const struct view_records *records = checkpoint->records;
     const struct metadata_entry *entry = &checkpoint->metadata->entries[index];
-    for (size_t piece = 0; piece < entry->piece_count; piece++)
-        RETURN_IF_ERROR(complete(checkpoint, view_record_of(records, index, piece),
-                                 (struct view_owner){entry, &entry->pieces[piece]}, space));
-    size_t number = view_record_of_storage(records, index);
-    if (records->records[number].count == 0)
-        return DCP_OK;
     struct view_storage storage;
+    for (size_t chunk = 0; chunk < entry->piece_count; chunk++)
+        RETURN_IF_ERROR(complete(checkpoint, view_owner_of(entry, index, chunk), space));
+    const struct view_owner probe = {.index = index, .is_storage = true};
+    if (find_record(checkpoint->records, probe)->count == 0)
+        return DCP_OK;
     view_storage_init(&storage, entry);
-    return complete(checkpoint, number, (struct view_owner){&storage.entry, &storage.piece}, space);
+    return complete(checkpoint, view_owner_of_storage(&storage, index), space);
 }
 
 dcp_status view_complete_records(dcp_checkpoint *checkpoint)
 {
     dcp_status status = DCP_OK;
-    if (!checkpoint->records)
+    if (!checkpoint->records || !checkpoint->records->records)
         return DCP_OK;
     unsigned char *space = memory_allocate((size_t)STEP);
     if (!space)

@@ -27,12 +27,12 @@ void view_storage_init(struct view_storage *storage, const struct metadata_entry
 }
 
 /* Of a part of a storage, if the sums of its parts are joined. */
-static bool is_summed(const dcp_checkpoint *checkpoint, const struct view_storage *storage,
-                      int64_t count, dcp_verification verification)
+static bool is_summed(const dcp_checkpoint *checkpoint, struct view_owner owner, int64_t count,
+                      dcp_verification verification)
 {
-    return count < storage->elements && storage->view.has_crc && !storage->view.deflated &&
-           view_is_joined(checkpoint, verification,
-                          (struct view_owner){&storage->entry, &storage->piece});
+    const struct tensor_view *view = owner.piece->view;
+    return count < view->sizes[0] && view->has_crc && !view->deflated &&
+           view_is_joined(checkpoint, verification, owner, count);
 }
 
 static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
@@ -44,7 +44,8 @@ static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
     struct view_span span = {first, first + count, {0}};
     uint64_t moved;
     view_storage_init(&storage, entry);
-    bool summed = is_summed(checkpoint, &storage, count, verification);
+    const struct view_owner owner = view_owner_of_storage(&storage, number);
+    bool summed = is_summed(checkpoint, owner, count, verification);
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
     const struct shard_request request = {.entry = &storage.entry,
@@ -54,9 +55,7 @@ static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
                                           .target = &target,
                                           .sum = summed ? &span.sum : NULL};
     RETURN_IF_ERROR(shard_read_tensors(checkpoint->reader, &request, 1, 1, verification, &moved));
-    return summed ? view_take_span(checkpoint, view_record_of_storage(checkpoint->records, number),
-                                   (struct view_owner){&storage.entry, &storage.piece}, &span)
-                  : DCP_OK;
+    return summed ? view_take_span(checkpoint, owner, &span) : DCP_OK;
 }
 
 dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t entry,
