@@ -147,6 +147,7 @@ static void small_records_are_checked_at_once(void **state)
                             .data = space};
     scratch_flip(path, FILE_NAME, parts_find(path, FILE_NAME, &small, 0, SMALL - 1), 1);
     assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
+    view_join_records(checkpoint);
     assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, 0, &row, NULL), DCP_ERR_CHECKSUM);
     dcp_checkpoint_close(checkpoint);
     free(path);
