@@ -347,7 +347,7 @@ static void ranges_follow_in_any_order(void **state)
         with.file.footer = with.other.footer = i % 2 ? FOOTER_GOOD : FOOTER_NONE;
         with.file.block_size = with.other.block_size = i % 2 ? BLOCK : 0;
         struct shard_range range = random_range(&random);
-        for (int n = 0; n < 100; n++) {
+        for (int n = 0; n < 100; n += 1 + TRIAL_STEP / 4) {
             struct shard_range next = random_range(&random);
             next.file = scratch_random(&random) % 3 == 0 ? &with.other : &with.file;
             read_range(&with, &range, &next);
@@ -364,7 +364,7 @@ static void ranges_follow_in_any_order(void **state)
 static void buffers_of_parts_of_pieces_are_not_shared(void **state)
 {
     const struct disk *disk = *state;
-    for (size_t i = 0; i < 64; i++) {
+    for (size_t i = 0; i < 64; i += 1 + TRIAL_STEP / 4) {
         const struct shard_range range = {NULL, 2 * MIB - 4096 + i * 64,
                                           6 * MIB + 8192 - 2 * i * 64};
         const struct shard_range before = {NULL, 0, range.offset};
@@ -444,7 +444,7 @@ static void missing_memory_is_an_error(void **state)
     const struct disk *disk = *state;
     for (size_t i = 0; i < IO_WAY_COUNT; i++) {
         bool reached = true;
-        for (long n = 1; reached; n++) {
+        for (long n = 1 + (long)(i % TRIAL_STEP); reached; n += TRIAL_STEP) {
             failing_allocator_install(n, false);
             dcp_status status = read_parts(disk, io_ways[i], 0, true);
             reached = failing_allocator_reached();

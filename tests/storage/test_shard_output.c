@@ -335,7 +335,7 @@ static void transfers_end_that_were_cut_short(void **state)
     for (size_t i = 0; i < IO_WAY_COUNT * (sizeof faults / sizeof *faults); i++) {
         struct simulated_fault fault = faults[i / IO_WAY_COUNT];
         bool reached = true;
-        for (fault.operation = 1; reached; fault.operation++) {
+        for (fault.operation = 1 + (long)(i % TRIAL_STEP); reached; fault.operation += TRIAL_STEP) {
             struct simulated_file_system *fs = simulated_new();
             simulated_set_fault(fs, &fault);
             dcp_status status = write_script(&script, simulated_ops(fs), NAME,
@@ -356,7 +356,7 @@ static void missing_memory_leaves_nothing(void **state)
     script_make(&script, 8, 2, 100000);
     for (size_t i = 0; i < IO_WAY_COUNT; i++) {
         bool reached = true;
-        for (long n = 1; reached; n++) {
+        for (long n = 1 + (long)(i % TRIAL_STEP); reached; n += TRIAL_STEP) {
             struct simulated_file_system *fs = simulated_new();
             failing_allocator_install(n, false);
             dcp_status status = write_script(&script, simulated_ops(fs), NAME, io_ways[i], 0);
