@@ -235,8 +235,10 @@ static int rename_output(const struct convert_output *output)
     return unlink(output->temporary);
 }
 
-dcp_status convert_output_commit(struct convert_output *output, struct progress *progress)
+dcp_status convert_output_commit(struct convert_output *output, const struct convert_source *source,
+                                 struct progress *progress)
 {
+    RETURN_IF_ERROR(convert_source_check(source));
     RETURN_IF_ERROR(progress_enter(progress, DCP_PHASE_COMMIT, progress->reported.bytes_total));
     if (output->is_directory)
         RETURN_IF_ERROR(sync_directory(output, output->temporary));

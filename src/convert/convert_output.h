@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/progress.h"
 #include "convert/convert_journal.h"
+#include "convert/convert_source.h"
 #include "dcp/status.h"
 
 struct convert_output {
@@ -40,8 +41,10 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
 dcp_status convert_output_sync(const struct convert_output *output);
 /* Makes a file durable, and closes it. */
 dcp_status convert_output_seal(struct convert_output *output, size_t file);
-/* Gives it its name, unless the progress function ends the conversion. All files are sealed. */
-dcp_status convert_output_commit(struct convert_output *output, struct progress *progress);
+/* Gives it its name, unless the progress function ends the conversion, or the source is not right
+ * after all: convert_source_check(). All files are sealed. */
+dcp_status convert_output_commit(struct convert_output *output, const struct convert_source *source,
+                                 struct progress *progress);
 /* Ends it; without a commit, nothing is left but what a journal tells of. */
 void convert_output_end(struct convert_output *output);
 

@@ -104,8 +104,9 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
 
 dcp_status convert_source_check(const struct convert_source *source)
 {
-    return source->parts ? source_files_complete(&source->parts->files)
-                         : view_complete_records(source->checkpoint);
+    if (source->parts)
+        return source_files_complete(&source->parts->files);
+    return source->checkpoint ? view_complete_records(source->checkpoint) : DCP_OK;
 }
 
 void convert_source_close(struct convert_source *source)

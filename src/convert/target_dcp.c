@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "base/thread.h"
 #include "checkpoint/save/save_as_ranks.h"
 #include "convert/convert_copy.h"
@@ -64,10 +65,13 @@ static dcp_status add_leaf(void *context, const struct convert_item *item, dcp_s
     return dcp_state_tensor(parent, key, &tensor) ? DCP_OK : dcp_state_status(parent);
 }
 
-/* Else the save ends: for this, not because somebody has cancelled it. */
+/* Else the save ends: for this, not because somebody has cancelled it. Memory for it is not the
+ * save's, which may have a limit. */
 static bool is_sound(struct dcp_writing *writing)
 {
+    struct memory_account *account = memory_account_enter(NULL);
     dcp_status status = convert_source_check(writing->source);
+    memory_account_enter(account);
     if (status == DCP_OK)
         return true;
     error_save(&writing->unsound);
@@ -186,7 +190,7 @@ static dcp_status write_kept(struct dcp_writing *writing, const struct save_kept
     if (status == DCP_OK)
         status = write_directory(writing, output.temporary, kept);
     if (status == DCP_OK)
-        status = convert_output_commit(&output, target->progress);
+        status = convert_output_commit(&output, writing->source, target->progress);
     convert_output_end(&output);
     return status;
 }

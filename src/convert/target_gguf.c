@@ -244,8 +244,7 @@ static dcp_status write_file(struct gguf_file *file)
     RETURN_IF_ERROR(write_tensors(file, number));
     RETURN_IF_ERROR(convert_output_seal(&file->output, number));
     file->target->report->files = 1;
-    RETURN_IF_ERROR(convert_source_check(source));
-    return convert_output_commit(&file->output, file->target->progress);
+    return convert_output_commit(&file->output, source, file->target->progress);
 }
 
 static dcp_status read_config(struct gguf_file *file)

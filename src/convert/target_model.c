@@ -189,8 +189,7 @@ static dcp_status write_model(struct division *division, const struct convert_ta
     if (division->shard_count > 1)
         RETURN_IF_ERROR(add_index(division, files));
     RETURN_IF_ERROR(model_files_carry(source, files));
-    RETURN_IF_ERROR(convert_source_check(source));
-    return convert_output_commit(&files->output, target->progress);
+    return convert_output_commit(&files->output, source, target->progress);
 }
 
 dcp_status convert_to_model(struct convert_source *source, const struct convert_target *target)

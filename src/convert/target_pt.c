@@ -207,8 +207,7 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
                                  target->progress));
     RETURN_IF_ERROR(write_rest(writing, file));
     RETURN_IF_ERROR(convert_output_seal(&writing->output, file));
-    RETURN_IF_ERROR(convert_source_check(source));
-    return convert_output_commit(&writing->output, target->progress);
+    return convert_output_commit(&writing->output, source, target->progress);
 }
 
 dcp_status convert_to_pt(struct convert_source *source, const struct convert_target *target)

@@ -76,8 +76,7 @@ static dcp_status write_file(struct convert_source *source, const struct convert
                                          source->options->skip_sync, target->journal));
     RETURN_IF_ERROR(safetensors_output_add(files, "", items, source->count));
     RETURN_IF_ERROR(safetensors_output_copy(files, source, target->progress));
-    RETURN_IF_ERROR(convert_source_check(source));
-    return convert_output_commit(&files->output, target->progress);
+    return convert_output_commit(&files->output, source, target->progress);
 }
 
 dcp_status convert_to_safetensors(struct convert_source *source,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "checkpoint/parts.h"
+#include "fault/failing_allocator.h"
 #include "storage/scratch.h"
 
 enum { ROWS = 21000, COLUMNS = 100 }; /* 8.4 MB: more than a window of a DCP directory */
@@ -125,6 +126,35 @@ static void what_is_wanted_in_part_is_checked_with_the_rest(void **state)
     free(source.path);
 }
 
+/* Also of what checks the source before the destination is there. */
+static void without_memory_nothing_is_left(void **state)
+{
+    static const char rules[] =
+        "{\"rules\": [{\"pad\": \"t1\", \"dim\": 0, \"multiple\": 1000, \"size\": 20001}]}";
+    struct source source = make_source(state, false);
+    char *path = scratch_path(*state, "rules.json"), *target = scratch_path(*state, "dcp");
+    const dcp_convert_options options = {
+        .form = DCP_FORM_DCP, .transform = path, .transform_inverse = true, .skip_sync = true};
+    bool reached = true;
+    long failures = 0;
+    scratch_write(*state, "rules.json", rules, strlen(rules));
+    for (long n = 1; reached; n += TRIAL_STEP + n / 16) {
+        failing_allocator_install(n, true);
+        dcp_status status = dcp_convert(source.path, target, &options, NULL);
+        reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        failures += status != DCP_OK;
+        assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));
+        assert_int_equal(scratch_exists(*state, "dcp/.metadata"), status == DCP_OK);
+        if (status == DCP_OK) /* done without, as without reading ahead */
+            assert_int_equal(dcp_checkpoint_remove(target, &(dcp_remove_options){0}, NULL), DCP_OK);
+    }
+    assert_true(failures * TRIAL_STEP > 20);
+    free(target);
+    free(path);
+    free(source.path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +162,8 @@ int main(void)
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(what_is_wanted_in_part_is_checked_with_the_rest,
                                         scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(without_memory_nothing_is_left, scratch_setup,
+                                        scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

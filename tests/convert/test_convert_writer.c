@@ -85,7 +85,7 @@ static void write_and_look(void **state, struct trial trial, bool skip_sync, boo
     must(convert_output_write(&output, trial.file, head, sizeof head, 0));
     must(thread_run(THREADS, THREADS, write_blocks, &trial));
     must(convert_output_seal(&output, trial.file));
-    must(convert_output_commit(&output, &progress));
+    must(convert_output_commit(&output, &(struct convert_source){0}, &progress));
     convert_output_end(&output);
     progress_free(&progress);
     assert_int_equal(went_around, direct && has_direct(path_in(state, "probe")));

@@ -72,4 +72,5 @@ static inline struct view_owner view_owner_of_storage(const struct view_storage 
 {
     return (struct view_owner){&storage->entry, &storage->piece, index, 0, true};
 }
+
 #endif
