@@ -4,25 +4,24 @@
  * or says that it has not checked everything.
  *
  * usage: test_reshard_random [SECONDS [SEED]] */
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "checkpoint/ranks.h"
 #include "checkpoint/wanted_parts.h"
 #include "reshard/damage.h"
 #include "reshard/random_state.h"
 #include "storage/scratch.h"
 
-enum { RANKS = 5, LOADS = 5, DAMAGES = 4 }; /* the last two of each checkpoint */
+/* Most ranks; loads and damages of each checkpoint. */
+enum { RANKS = 5, LOADS = 5, DAMAGES = 4 };
 
 static double seconds = 10;
 static uint64_t first_seed = 1;
@@ -47,20 +46,6 @@ struct trial {
 static struct {
     long loaded, refused, found;
 } counts;
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static int remove_inside(const char *path, const struct stat *found, int type, struct FTW *walk)
-{
-    (void)found;
-    (void)type;
-    return walk->level == 0 ? 0 : remove(path);
-}
 
 static dcp_status save_rank(struct rank *self)
 {
@@ -250,19 +235,11 @@ static void load_damaged(struct trial *trial, const char *path)
         fail_trial(trial, &outcome);
 }
 
-static void remove_all(void *const *state)
-{
-    char *path = scratch_path(*state, "");
-    assert_int_equal(nftw(path, remove_inside, 16, FTW_DEPTH | FTW_PHYS), 0);
-    free(path);
-}
-
 /* What has checksums is checked when it is converted, too. */
 static void convert_damaged(struct trial *trial, const char *path, const char *again)
 {
     static const dcp_form forms[] = {DCP_FORM_DCP, DCP_FORM_PT, DCP_FORM_HF};
     const dcp_convert_options options = {.form = forms[scratch_below(&trial->seed, 3)],
-                                         .ranks = 0,
                                          .thread_count = (int32_t)scratch_below(&trial->seed, 3),
                                          .skip_sync = true};
     struct damage damage;
@@ -285,9 +262,9 @@ static void convert_damaged(struct trial *trial, const char *path, const char *a
 static void what_is_loaded_is_right_or_refused(void **state)
 {
     struct trial *trial = calloc(1, sizeof *trial);
-    double end = now() + seconds;
+    int64_t end = clock_monotonic_ns() + (int64_t)(seconds * 1e9);
     assert_non_null(trial);
-    for (uint64_t number = first_seed; now() < end; number++) {
+    for (uint64_t number = first_seed; clock_monotonic_ns() < end; number++) {
         trial->number = trial->seed = number;
         const char *path = save(trial, path_in(state, "saved"), path_in(state, "other"));
         for (int i = 0; i < LOADS; i++)
@@ -295,7 +272,8 @@ static void what_is_loaded_is_right_or_refused(void **state)
         for (int i = 0; i < DAMAGES; i++)
             load_damaged(trial, path);
         convert_damaged(trial, path, path_in(state, "again"));
-        remove_all(state);
+        assert_int_equal(directory_teardown(state), 0);
+        assert_int_equal(directory_setup(state), 0);
     }
     print_message("%ld loads, %ld refused, %ld damages found\n", counts.loaded, counts.refused,
                   counts.found);
