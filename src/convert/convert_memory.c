@@ -112,6 +112,12 @@ dcp_status convert_memory_use_windows(struct convert_memory *memory)
     return convert_windows_new(memory->source, ahead, &memory->windows);
 }
 
+void convert_memory_stop_ahead(struct convert_memory *memory)
+{
+    if (memory->windows)
+        convert_windows_stop_ahead(memory->windows);
+}
+
 void convert_memory_close(struct convert_memory *memory)
 {
     convert_windows_free(memory->windows);

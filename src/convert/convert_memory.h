@@ -18,6 +18,8 @@ struct convert_memory {
 dcp_status convert_memory_open(struct convert_memory *memory, const struct convert_source *source);
 /* From now on tensors are read in windows: for one thread that wants all of them, one by one. */
 dcp_status convert_memory_use_windows(struct convert_memory *memory);
+/* All of them have been read: from now on nobody reads in the background. */
+void convert_memory_stop_ahead(struct convert_memory *memory);
 void convert_memory_close(struct convert_memory *memory);
 /* A tensor item as a whole. */
 void convert_memory_tensor(struct convert_memory *memory, const struct convert_item *item,

@@ -32,6 +32,7 @@ struct convert_windows {
     pthread_cond_t changed;
     struct window latest; /* that was taken */
     bool waiting;         /* what follows it is to be read */
+    int64_t *taken;       /* of each group, how many windows from the first on */
 };
 
 /* ---- which items share a window ---- */
@@ -67,7 +68,10 @@ static dcp_status make_groups(struct convert_windows *windows)
         open = shared;
     }
     windows->starts[windows->group_count] = source->count;
-    return DCP_OK;
+    windows->taken = memory_allocate_zeroed(windows->group_count + 1, sizeof *windows->taken);
+    return windows->taken ? DCP_OK
+                          : error_no_memory((windows->group_count + 1) * sizeof *windows->taken,
+                                            "tensors to read");
 }
 
 static const struct convert_item *first_item(const struct convert_windows *windows, size_t group)
@@ -134,13 +138,17 @@ static dcp_status take_window(struct convert_windows *windows, struct window win
                               load_window, &loading, tile, bytes);
 }
 
-/* The window behind one. What cannot be read ahead is read, and fails, at its turn. */
-static void read_next(struct convert_windows *windows, struct window window)
+/* To the window behind one, which nobody has taken before. False: there is none. */
+static bool window_next_untaken(const struct convert_windows *windows, struct window *window)
+{
+    return window_next(windows, window) && window->number >= windows->taken[window->group];
+}
+
+/* What cannot be read ahead is read, and fails, at its turn. */
+static void read_ahead(struct convert_windows *windows, struct window window)
 {
     struct convert_tile *tile;
     const unsigned char *bytes;
-    if (!window_next(windows, &window))
-        return;
     if (take_window(windows, window, &tile, &bytes) != DCP_OK)
         error_clear();
     else if (tile)
@@ -156,10 +164,12 @@ static void *run_ahead(void *argument)
             pthread_cond_wait(&windows->changed, &windows->mutex);
             continue;
         }
-        const struct window window = windows->latest;
+        struct window window = windows->latest;
         windows->waiting = false;
+        if (!window_next_untaken(windows, &window))
+            continue;
         pthread_mutex_unlock(&windows->mutex);
-        read_next(windows, window);
+        read_ahead(windows, window);
         pthread_mutex_lock(&windows->mutex);
     }
     pthread_mutex_unlock(&windows->mutex);
@@ -172,6 +182,8 @@ static void announce(struct convert_windows *windows, struct window taken)
     if (windows->latest.group != taken.group || windows->latest.number != taken.number) {
         windows->latest = taken;
         windows->waiting = true;
+        if (windows->taken[taken.group] <= taken.number)
+            windows->taken[taken.group] = taken.number + 1;
         pthread_cond_signal(&windows->changed);
     }
     pthread_mutex_unlock(&windows->mutex);
@@ -243,19 +255,26 @@ dcp_status convert_windows_new(const struct convert_source *source, bool ahead,
     return status;
 }
 
-void convert_windows_free(struct convert_windows *windows)
+void convert_windows_stop_ahead(struct convert_windows *windows)
 {
-    if (!windows)
-        return;
     pthread_mutex_lock(&windows->mutex);
     windows->ending = true;
     pthread_cond_signal(&windows->changed);
     pthread_mutex_unlock(&windows->mutex);
     if (windows->started)
         thread_join(&windows->thread);
+    windows->started = false;
+}
+
+void convert_windows_free(struct convert_windows *windows)
+{
+    if (!windows)
+        return;
+    convert_windows_stop_ahead(windows);
     pthread_mutex_destroy(&windows->mutex);
     pthread_cond_destroy(&windows->changed);
     convert_tiles_free(windows->tiles);
     memory_release(windows->starts);
+    memory_release(windows->taken);
     memory_release(windows);
 }

@@ -70,6 +70,7 @@ static dcp_status add_leaf(void *context, const struct convert_item *item, dcp_s
 static bool is_sound(struct dcp_writing *writing)
 {
     struct memory_account *account = memory_account_enter(NULL);
+    convert_memory_stop_ahead(&writing->memory);
     dcp_status status = convert_source_check(writing->source);
     memory_account_enter(account);
     if (status == DCP_OK)
