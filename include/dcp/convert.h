@@ -244,9 +244,8 @@ static inline dcp_status dcp_convert_recognize(const char *source,
 
 /**
  * Converts a checkpoint. What is read is checked against the checksums that there are, also where a
- * large tensor has a single one (PyTorch's files) and is read in parts. Of large tensors that share
- * a storage or are stored transposed, in a `.pt` file that does not become another one, only
- * dcp_verify() checks all.
+ * large tensor has a single one (PyTorch's files) and is read in parts, shares a storage with
+ * others or is stored transposed: what is missing of it is read in the end.
  *
  * - DCP directories, and `.pt` files, hold tensors and objects under the names that the source has,
  *   nested as there. Keys of dicts are text, as PyTorch's own flattening makes them. Lists become

@@ -233,7 +233,7 @@ dcp_status view_read_tensors(dcp_checkpoint *checkpoint, const struct view_read 
         status = load_read_tensors(&flat, metadata, &plan, parts.sums, checkpoint->reader,
                                    options->verification, 1, &moved);
     if (status == DCP_OK)
-        status = view_parts_take(checkpoint, &parts);
+        status = view_parts_take(checkpoint, &plan, &parts);
 done:
     view_parts_free(&parts);
     load_differences_free(&differences);

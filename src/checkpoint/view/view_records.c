@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/view/view_records.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -9,33 +9,8 @@
 #include "base/memory.h"
 #include "state/record_rest.h"
 
-/* Bytes that are read at a time of what is missing. */
-#define STEP ((int64_t)1 << 20)
 /* Parts of a record that are apart; threads that read all of it make a few. */
 enum { SPANS_MOST = 1024 };
-
-struct record {
-    struct view_span *spans; /* in order, none of which continues another */
-    size_t count;
-    size_t capacity;
-};
-
-/* Few checkpoints have records that are read in parts: there is room for them from the first part
- * on. */
-struct view_records {
-    bool all; /* see view_join_records() */
-    pthread_mutex_t mutex;
-    struct record *records; /* of all pieces, then of each entry's storage */
-    size_t count;
-    size_t storages; /* the first of a storage */
-    size_t *first;   /* by entry, the record of its first piece */
-};
-
-static int64_t volume_of(struct view_owner owner)
-{
-    const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
-    return box_volume(whole);
-}
 
 dcp_status view_records_new(struct view_records **records)
 {
@@ -58,27 +33,6 @@ struct view_records *view_detach_records(dcp_checkpoint *checkpoint)
     return records;
 }
 
-static size_t count_pieces(const struct metadata *metadata)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < metadata->count; i++)
-        count += metadata->entries[i].piece_count;
-    return count;
-}
-
-void view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records)
-{
-    const struct metadata *metadata = checkpoint->metadata;
-    size_t pieces = count_pieces(metadata);
-    if (records->count != 0 &&
-        (records->storages != pieces || records->count != pieces + metadata->count)) {
-        view_records_free(records);
-        return;
-    }
-    view_records_free(checkpoint->records);
-    checkpoint->records = records;
-}
-
 void view_records_free(struct view_records *records)
 {
     if (!records)
@@ -87,43 +41,126 @@ void view_records_free(struct view_records *records)
         memory_release(records->records[i].spans);
     pthread_mutex_destroy(&records->mutex);
     memory_release(records->records);
-    memory_release(records->first);
     memory_release(records);
+}
+
+/* ---- which records there are ---- */
+
+static bool is_storage(const struct metadata_piece *piece)
+{
+    return piece->encoding == PIECE_VIEW;
+}
+
+static struct view_record record_of(const struct metadata *metadata, struct view_chunk of)
+{
+    const struct metadata_piece *piece = &metadata->entries[of.entry].pieces[of.chunk];
+    return (struct view_record){.file = piece->file,
+                                .place =
+                                    is_storage(piece) ? piece->view->data_offset : piece->offset,
+                                .of = of};
+}
+
+static int compare_records(const void *left, const void *right)
+{
+    const struct view_record *a = left, *b = right;
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+uint64_t view_record_bytes(const struct metadata *metadata, struct view_chunk of)
+{
+    const struct metadata_entry *entry = &metadata->entries[of.entry];
+    const struct metadata_piece *piece = &entry->pieces[of.chunk];
+    const struct box whole = {entry->ndim, piece->offsets, piece->sizes};
+    return is_storage(piece) ? piece->view->storage_bytes
+                             : (uint64_t)box_volume(whole) * dcp_dtype_size(entry->dtype);
+}
+
+/* Of all tensors, each record once. */
+static size_t list_records(const struct metadata *metadata, struct view_record *records)
+{
+    size_t listed = 0, count = 0;
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        for (size_t chunk = 0; entry->is_tensor && chunk < entry->piece_count; chunk++)
+            records[listed++] = record_of(metadata, (struct view_chunk){i, chunk});
+    }
+    if (listed > 1)
+        qsort(records, listed, sizeof *records, compare_records);
+    for (size_t i = 0; i < listed; i++)
+        if (i == 0 || compare_records(&records[count - 1], &records[i]) != 0)
+            records[count++] = records[i];
+    return count;
+}
+
+static dcp_status make_records(struct view_records *records, const struct metadata *metadata)
+{
+    size_t count = 0;
+    if (records->records)
+        return DCP_OK;
+    for (size_t i = 0; i < metadata->count; i++)
+        count += metadata->entries[i].piece_count;
+    records->records = memory_allocate_zeroed(count, sizeof *records->records);
+    if (!records->records)
+        return error_no_memory(count * sizeof *records->records, "records");
+    records->count = list_records(metadata, records->records);
+    return DCP_OK;
+}
+
+static struct view_record *find_listed(const struct view_records *records,
+                                       const struct metadata *metadata, struct view_chunk of)
+{
+    const struct view_record wanted = record_of(metadata, of);
+    return bsearch(&wanted, records->records, records->count, sizeof wanted, compare_records);
+}
+
+static bool has_chunk(const struct metadata *metadata, struct view_chunk of)
+{
+    return of.entry < metadata->count && metadata->entries[of.entry].is_tensor &&
+           of.chunk < metadata->entries[of.entry].piece_count;
+}
+
+/* Whether they are those of the metadata. */
+static bool are_of(const struct view_records *records, const struct metadata *metadata)
+{
+    for (size_t i = 0; i < records->count; i++) {
+        const struct view_record *record = &records->records[i];
+        if (!has_chunk(metadata, record->of) ||
+            find_listed(records, metadata, record->of) != record)
+            return false;
+    }
+    for (size_t i = 0; i < metadata->count; i++)
+        for (size_t chunk = 0; has_chunk(metadata, (struct view_chunk){i, chunk}); chunk++)
+            if (!find_listed(records, metadata, (struct view_chunk){i, chunk}))
+                return false;
+    return true;
+}
+
+void view_attach_records(dcp_checkpoint *checkpoint, struct view_records *records)
+{
+    if (records->records && !are_of(records, checkpoint->metadata)) {
+        view_records_free(records);
+        return;
+    }
+    view_records_free(checkpoint->records);
+    checkpoint->records = records;
+}
+
+/* Called with the mutex. */
+static dcp_status find_record(const dcp_checkpoint *checkpoint, struct view_chunk of,
+                              struct view_record **record)
+{
+    struct view_records *records = checkpoint->records;
+    RETURN_IF_ERROR(make_records(records, checkpoint->metadata));
+    *record = find_listed(records, checkpoint->metadata, of);
+    (*record)->of = of;
+    return DCP_OK;
 }
 
 /* ---- joining ---- */
 
-static dcp_status make_records(struct view_records *records, const struct metadata *metadata)
-{
-    if (records->records)
-        return DCP_OK;
-    size_t pieces = count_pieces(metadata), count = pieces + metadata->count, at = 0;
-    size_t *first = memory_allocate_array(metadata->count, sizeof *first);
-    struct record *made = memory_allocate_zeroed(count, sizeof *made);
-    if (!first || !made) {
-        memory_release(first);
-        memory_release(made);
-        return error_no_memory(count * sizeof *made, "records");
-    }
-    for (size_t i = 0; i < metadata->count; i++) {
-        first[i] = at;
-        at += metadata->entries[i].piece_count;
-    }
-    records->records = made;
-    records->first = first;
-    records->count = count;
-    records->storages = pieces;
-    return DCP_OK;
-}
-
-static struct record *find_record(const struct view_records *records, struct view_owner owner)
-{
-    size_t number = owner.is_storage ? records->storages + owner.index
-                                     : records->first[owner.index] + owner.chunk;
-    return &records->records[number];
-}
-
-static dcp_status make_room(struct record *record)
+static dcp_status make_room(struct view_record *record)
 {
     size_t capacity = record->capacity > 0 ? 2 * record->capacity : 4;
     if (record->count < record->capacity)
@@ -137,7 +174,7 @@ static dcp_status make_room(struct record *record)
 }
 
 /* A span that the one behind it continues becomes one with it. */
-static void join_next(struct record *record, size_t at)
+static void join_next(struct view_record *record, size_t at)
 {
     if (at + 1 >= record->count || record->spans[at].end != record->spans[at + 1].from)
         return;
@@ -151,7 +188,7 @@ static void join_next(struct record *record, size_t at)
 
 /* What has been read before counts once. Of a record that is read here and there, nothing is kept
  * but the latest spans. */
-static dcp_status add_span(struct record *record, const struct view_span *span)
+static dcp_status add_span(struct view_record *record, const struct view_span *span)
 {
     size_t at = record->count;
     while (at > 0 && record->spans[at - 1].from >= span->from)
@@ -172,102 +209,58 @@ static dcp_status add_span(struct record *record, const struct view_span *span)
     return DCP_OK;
 }
 
-dcp_status view_take_span(dcp_checkpoint *checkpoint, struct view_owner owner,
+dcp_status view_take_span(dcp_checkpoint *checkpoint, struct view_chunk of,
                           const struct view_span *span)
 {
+    const struct metadata_entry *entry = &checkpoint->metadata->entries[of.entry];
     struct view_records *records = checkpoint->records;
+    struct view_record *record;
     struct shard_part_sum sum;
     bool complete = false;
-    if (!span->sum.known)
-        return DCP_OK;
     pthread_mutex_lock(&records->mutex);
-    dcp_status status = make_records(records, checkpoint->metadata);
-    struct record *record = status == DCP_OK ? find_record(records, owner) : NULL;
+    dcp_status status = find_record(checkpoint, of, &record);
     if (status == DCP_OK)
         status = add_span(record, span);
-    if (status == DCP_OK && record->count > 0) {
-        complete = record->spans[0].from == 0 && record->spans[0].end == volume_of(owner);
+    if (status == DCP_OK) {
+        complete = record->spans[0].from == 0 &&
+                   record->spans[0].end == view_record_bytes(checkpoint->metadata, of);
         sum = record->spans[0].sum;
         record->count = complete ? 0 : record->count;
     }
     pthread_mutex_unlock(&records->mutex);
-    return complete ? shard_join_sums(checkpoint->reader, owner.entry, owner.piece, &sum, 1)
+    return complete ? shard_join_sums(checkpoint->reader, entry, &entry->pieces[of.chunk], &sum, 1)
                     : status;
 }
 
-bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
-                    struct view_owner owner, int64_t count)
+uint64_t view_count_unheld(const dcp_checkpoint *checkpoint)
 {
-    uint64_t size = dcp_dtype_size(owner.entry->dtype);
-    uint64_t bytes = (uint64_t)volume_of(owner) * size, wanted = (uint64_t)count * size;
+    struct shard_read_figures figures;
+    shard_reader_figures(checkpoint->reader, &figures);
+    return figures.bytes_unchecked - figures.bytes_bare;
+}
+
+bool view_has_unheld(const dcp_checkpoint *checkpoint, uint64_t before)
+{
+    const struct view_records *records = checkpoint->records;
+    return records && records->all && view_count_unheld(checkpoint) != before;
+}
+
+dcp_status view_take_unheld(dcp_checkpoint *checkpoint, struct view_chunk of)
+{
+    struct view_record *record;
+    pthread_mutex_lock(&checkpoint->records->mutex);
+    dcp_status status = find_record(checkpoint, of, &record);
+    if (status == DCP_OK)
+        record->unheld = true;
+    pthread_mutex_unlock(&checkpoint->records->mutex);
+    return status;
+}
+
+bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
+                    struct view_chunk of, uint64_t wanted)
+{
+    uint64_t bytes = view_record_bytes(checkpoint->metadata, of);
     if (!checkpoint->records || verification != DCP_VERIFY_ALL || bytes <= RECORD_REST_SMALL)
         return false;
     return checkpoint->records->all || !record_rest_pays(verification, wanted, bytes);
-}
-
-/* ---- what is missing ---- */
-
-static dcp_status read_gap(dcp_checkpoint *checkpoint, struct view_owner owner,
-                           unsigned char *space, struct view_span *gap)
-{
-    const struct box whole = {owner.entry->ndim, owner.piece->offsets, owner.piece->sizes};
-    int64_t size = (int64_t)dcp_dtype_size(owner.entry->dtype), step = STEP / size;
-    struct shard_piece *opened;
-    dcp_status status =
-        shard_piece_open_part(checkpoint->reader, owner.entry, owner.piece, gap->from, gap->end,
-                              DCP_VERIFY_ALL, NULL, &gap->sum, &opened);
-    for (int64_t at = gap->from; status == DCP_OK && at < gap->end; at += step) {
-        int64_t end = gap->end - at < step ? gap->end : at + step;
-        status = shard_piece_read_span(opened, whole, at, end, space);
-    }
-    if (status == DCP_OK)
-        status = shard_piece_end(opened, (uint64_t)(gap->end - gap->from) * (uint64_t)size);
-    shard_piece_close(opened);
-    return status;
-}
-
-/* Gap after gap; what has no sum after all is left. */
-static dcp_status complete(dcp_checkpoint *checkpoint, struct view_owner owner,
-                           unsigned char *space)
-{
-    struct record *record = find_record(checkpoint->records, owner);
-    while (record->count > 0) {
-        const struct view_span *spans = record->spans;
-        struct view_span gap = {0, spans[0].from, {0}};
-        if (gap.end == 0) {
-            gap.from = spans[0].end;
-            gap.end = record->count > 1 ? spans[1].from : volume_of(owner);
-        }
-        RETURN_IF_ERROR(read_gap(checkpoint, owner, space, &gap));
-        record->count = gap.sum.known ? record->count : 0;
-        RETURN_IF_ERROR(view_take_span(checkpoint, owner, &gap));
-    }
-    return DCP_OK;
-}
-
-static dcp_status complete_entry(dcp_checkpoint *checkpoint, size_t index, unsigned char *space)
-{
-    const struct metadata_entry *entry = &checkpoint->metadata->entries[index];
-    struct view_storage storage;
-    for (size_t chunk = 0; chunk < entry->piece_count; chunk++)
-        RETURN_IF_ERROR(complete(checkpoint, view_owner_of(entry, index, chunk), space));
-    const struct view_owner probe = {.index = index, .is_storage = true};
-    if (find_record(checkpoint->records, probe)->count == 0)
-        return DCP_OK;
-    view_storage_init(&storage, entry);
-    return complete(checkpoint, view_owner_of_storage(&storage, index), space);
-}
-
-dcp_status view_complete_records(dcp_checkpoint *checkpoint)
-{
-    dcp_status status = DCP_OK;
-    if (!checkpoint->records || !checkpoint->records->records)
-        return DCP_OK;
-    unsigned char *space = memory_allocate((size_t)STEP);
-    if (!space)
-        return error_no_memory((size_t)STEP, "what was not read of a record");
-    for (size_t i = 0; i < checkpoint->metadata->count && status == DCP_OK; i++)
-        status = complete_entry(checkpoint, i, space);
-    memory_release(space);
-    return status;
 }

@@ -5,21 +5,25 @@
 #include "base/error.h"
 #include "checkpoint/view/view_records.h"
 
-void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry)
+void view_storage_init(struct view_storage *storage, const struct metadata_entry *entry,
+                       const struct metadata_piece *piece, dcp_dtype dtype)
 {
     static const int64_t zero, one = 1;
     *storage = (struct view_storage){
-        .elements = (int64_t)(entry->pieces->view->storage_bytes / dcp_dtype_size(entry->dtype)),
-        .view = *entry->pieces->view,
-        .piece = *entry->pieces,
+        .elements = (int64_t)(piece->view->storage_bytes / dcp_dtype_size(dtype)),
+        .view = *piece->view,
+        .piece = *piece,
         .entry = *entry};
+    storage->view.dtype = dtype;
     storage->view.ndim = 1;
     storage->view.sizes = &storage->elements;
     storage->view.strides = &one;
     storage->view.storage_offset = 0;
+    storage->view.swapped = storage->view.conjugate = storage->view.negative = false;
     storage->piece.offsets = &zero;
     storage->piece.sizes = &storage->elements;
     storage->piece.view = &storage->view;
+    storage->entry.dtype = dtype;
     storage->entry.ndim = 1;
     storage->entry.global_shape = &storage->elements;
     storage->entry.pieces = &storage->piece;
@@ -27,12 +31,11 @@ void view_storage_init(struct view_storage *storage, const struct metadata_entry
 }
 
 /* Of a part of a storage, if the sums of its parts are joined. */
-static bool is_summed(const dcp_checkpoint *checkpoint, struct view_owner owner, int64_t count,
-                      dcp_verification verification)
+static bool is_summed(const dcp_checkpoint *checkpoint, struct view_chunk of,
+                      const struct tensor_view *view, uint64_t bytes, dcp_verification verification)
 {
-    const struct tensor_view *view = owner.piece->view;
-    return count < view->sizes[0] && view->has_crc && !view->deflated &&
-           view_is_joined(checkpoint, verification, owner, count);
+    return bytes < view->storage_bytes && view->has_crc && !view->deflated &&
+           view_is_joined(checkpoint, verification, of, bytes);
 }
 
 static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
@@ -40,12 +43,13 @@ static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
                                 void *bytes, dcp_verification verification)
 {
     static const int64_t one = 1;
+    const struct view_chunk of = {number, 0};
+    const uint64_t size = dcp_dtype_size(entry->dtype);
     struct view_storage storage;
-    struct view_span span = {first, first + count, {0}};
+    struct view_span span = {(uint64_t)first * size, (uint64_t)(first + count) * size, {0}};
     uint64_t moved;
-    view_storage_init(&storage, entry);
-    const struct view_owner owner = view_owner_of_storage(&storage, number);
-    bool summed = is_summed(checkpoint, owner, count, verification);
+    view_storage_init(&storage, entry, entry->pieces, entry->dtype);
+    bool summed = is_summed(checkpoint, of, &storage.view, (uint64_t)count * size, verification);
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
     const struct shard_request request = {.entry = &storage.entry,
@@ -55,7 +59,7 @@ static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
                                           .target = &target,
                                           .sum = summed ? &span.sum : NULL};
     RETURN_IF_ERROR(shard_read_tensors(checkpoint->reader, &request, 1, 1, verification, &moved));
-    return summed ? view_take_span(checkpoint, owner, &span) : DCP_OK;
+    return span.sum.known ? view_take_span(checkpoint, of, &span) : DCP_OK;
 }
 
 dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t entry,

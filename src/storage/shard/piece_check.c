@@ -10,12 +10,26 @@
 /* Bytes read at a time if only the checksum is needed. */
 #define REST_SIZE ((uint64_t)256 << 10)
 
-/* Whether reading the piece as a whole passes over all of its record, in order. */
-static bool is_record(const struct tensor_view *view)
+/* Whether a piece has as many bytes as its record. */
+static bool is_all(const struct tensor_view *view)
 {
     uint64_t bytes;
     return shape_bytes(view->ndim, view->sizes, view->dtype, &bytes) &&
-           bytes == view->storage_bytes && copy_is_dense(view->ndim, view->sizes, view->strides);
+           bytes == view->storage_bytes;
+}
+
+/* Whether reading the piece as a whole passes over all of its record, in order. */
+static bool is_record(const struct tensor_view *view)
+{
+    return is_all(view) && copy_is_dense(view->ndim, view->sizes, view->strides);
+}
+
+/* Whether elements that follow each other in the piece do so in its record. Of a stream, they must
+ * be all of it: its record is known by the piece. */
+static bool is_in_order(const struct stored_item *item, const struct tensor_view *view)
+{
+    return is_record(view) || (item->piece->encoding == PIECE_VIEW &&
+                               copy_is_dense(view->ndim, view->sizes, view->strides));
 }
 
 /* Where a region begins in its record. */
@@ -41,7 +55,8 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
 {
     uint64_t size = dcp_dtype_size(view->dtype);
     if (summed && !reading->parts) {
-        checked_source_watch_sum(&item->checked, view->data_offset + (uint64_t)reading->from * size,
+        uint64_t from = (uint64_t)(view->storage_offset + reading->from) * size;
+        checked_source_watch_sum(&item->checked, view->data_offset + from,
                                  (uint64_t)(reading->end - reading->from) * size, reading->sum,
                                  stored_item_place(item, view), view->crc);
         return;
@@ -76,7 +91,7 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
 {
     struct box whole = reading->parts ? shard_parts_whole(reading->parts) : reading->region;
     bool all = reading->extent == EXTENT_WHOLE && is_record(view);
-    bool summed = reading->sum && is_record(view);
+    bool summed = reading->sum && is_in_order(item, view);
     if (reading->extent == EXTENT_PART && !summed)
         return DCP_OK;
     if (!all && !summed) {

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A file of torch.save with tensors that are views of a few storages, each of which has one
+ * checksum. */
+#ifndef TESTS_FORMAT_PT_FILE_H
+#define TESTS_FORMAT_PT_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PT_FILE_DIMS = 3, PT_FILE_STORAGES = 4 };
+
+/* A tensor of float32. */
+struct pt_view {
+    char name;
+    uint32_t storage;
+    uint32_t offset; /* in elements, as strides are */
+    uint32_t ndim;
+    uint32_t sizes[PT_FILE_DIMS];
+    uint32_t strides[PT_FILE_DIMS];
+};
+
+struct pt_file {
+    const struct pt_view *views;
+    size_t count;
+    size_t storages;
+    uint32_t elements; /* of each storage */
+    bool deflated;     /* storages are compressed, and their checksums are wrong */
+};
+
+/* Writes it as DIRECTORY/NAME. places: of the storages' data. */
+void pt_file_write(const struct pt_file *file, const char *directory, const char *name,
+                   uint64_t places[PT_FILE_STORAGES]);
+/* The bits of an element of a storage. */
+uint32_t pt_file_element(uint32_t storage, uint32_t index);
+
+#endif
