@@ -24,6 +24,19 @@ static bool is_record(const struct tensor_view *view)
     return is_all(view) && copy_is_dense(view->ndim, view->sizes, view->strides);
 }
 
+/* Whether the same is true of a transposed tensor, which is read in the order of its record. */
+static bool is_permuted_record(const struct tensor_view *view)
+{
+    int64_t run = 1;
+    for (int32_t i = 0; i < view->ndim; i++)
+        for (int32_t d = 0; d < view->ndim; d++)
+            if (view->sizes[d] > 1 && view->strides[d] == run) {
+                run *= view->sizes[d];
+                break;
+            }
+    return is_all(view) && (uint64_t)run * dcp_dtype_size(view->dtype) == view->storage_bytes;
+}
+
 /* Whether elements that follow each other in the piece do so in its record. Of a stream, they must
  * be all of it: its record is known by the piece. */
 static bool is_in_order(const struct stored_item *item, const struct tensor_view *view)
@@ -85,6 +98,19 @@ static void complete_record(struct piece_check *check, const struct stored_item 
     check->after_size = last ? view->data_length - end : 0;
 }
 
+/* Of a transposed tensor that several threads read, the first reads all of the record before. */
+static dcp_status check_permuted(struct piece_check *check, struct stored_item *item,
+                                 struct tensor_view *view, const struct piece_reading *reading)
+{
+    if (!reading->parts && is_permuted_record(view)) {
+        watch_record(item, view, reading, false, check);
+        return DCP_OK;
+    }
+    check->held = true;
+    bool first = !reading->parts || reading->part == 0;
+    return first ? stored_item_check_record(item, view) : DCP_OK;
+}
+
 static dcp_status check_by_record(struct piece_check *check, struct stored_item *item,
                                   struct tensor_view *view, const struct piece_reading *reading,
                                   dcp_verification verification)
@@ -95,6 +121,8 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
     if (reading->extent == EXTENT_PART && !summed)
         return DCP_OK;
     if (!all && !summed) {
+        if (reading->extent == EXTENT_WHOLE && is_all(view))
+            return check_permuted(check, item, view, reading);
         if (!record_rest_pays(verification, bytes_of(view, whole), view->data_length))
             return DCP_OK;
         check->held = view->data_length <= RECORD_REST_SMALL;
