@@ -132,9 +132,10 @@ typedef enum dcp_verification {
     /** Checks everything that can be checked at little cost. If only a part of a record with one
      * checksum is wanted, it is checked in four cases:
      *
-     * - The ranks of a dcp_load() want contiguous parts of the record that are together all of it,
+     * - The ranks of a dcp_load() want contiguous parts of the tensor that are together all of it,
      *   without a `memory_limit`: each rank reads its part, and at the end the checksums of the
-     *   parts are joined and compared. If that fails, it does so on all ranks.
+     *   parts are joined and compared. If that fails, it does so on all ranks. If the tensor is
+     *   stored transposed, the rank with the first part reads all of the record.
      * - The record has at most 1 MiB: the rank reads all of it.
      * - The part is contiguous and the rest is at most an eighth of the record: likewise.
      * - Reads of an open checkpoint are together all of it: see dcp_checkpoint_read_tensor().

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ranks.h"
 #include "format/pt_file.h"
 #include "storage/scratch.h"
 
@@ -108,12 +109,110 @@ static void so_is_one_that_several_threads_read(void **state)
     expect_checked(*state, &large, places[0], LARGE, (dcp_load_options){.thread_count = 2});
 }
 
+/* ---- by ranks ---- */
+
+enum { RANKS = 3, ROWS = 700, COLUMNS = 1200 };
+
+/* All of it each; a third each; or a few rows the first, and all others the rest. */
+enum division { ALL, THIRDS, FEW_AND_OTHERS, DIVISIONS };
+
+static void choose_rows(int rank, enum division division, int64_t *from, int64_t *end)
+{
+    static const int64_t thirds[] = {0, 233, 466, ROWS};
+    *from = division == THIRDS ? thirds[rank] : division == ALL || rank == 0 ? 0 : 100;
+    *end = division == THIRDS ? thirds[rank + 1] : division == ALL || rank > 0 ? ROWS : 100;
+}
+
+struct shared_trial {
+    const struct pt_view *view; /* "a" */
+    enum division division;
+    dcp_verification verification;
+};
+
+static dcp_status load_rows(struct rank *self)
+{
+    const struct shared_trial *trial = self->context;
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_load_options options = {
+        .group = self->group, .figures = &figures, .verification = trial->verification};
+    dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 2, .global_shape = {ROWS, COLUMNS}, .sharded = true};
+    int64_t end;
+    choose_rows(self->rank, trial->division, &tensor.offsets[0], &end);
+    tensor.sizes[0] = end - tensor.offsets[0];
+    tensor.sizes[1] = COLUMNS;
+    uint32_t *elements = tensor.data = allocate(&tensor);
+    dcp_state *root = dcp_state_new();
+    assert_non_null(dcp_state_tensor(root, "a", &tensor));
+    dcp_status status = dcp_load(root, self->path, &options, NULL);
+    if (status == DCP_OK) {
+        const uint32_t row = (uint32_t)tensor.offsets[0] + 1, *strides = trial->view->strides;
+        assert_int_equal(elements[COLUMNS + 1],
+                         pt_file_element(0, trial->view->offset + row * strides[0] + strides[1]));
+        assert_int_equal(figures.bytes_unchecked, 0);
+    }
+    dcp_state_free(root);
+    free(elements);
+    return status;
+}
+
+static void expect_shared(struct shared_trial trial, const char *path, const char *directory,
+                          const char *name, uint64_t place)
+{
+    static const uint64_t damaged[] = {5, ROWS * 600 + 120, ELEMENTS - 1};
+    struct rank ranks[RANKS_MAX];
+    for (int division = 0; division < DIVISIONS; division++) {
+        trial.division = (enum division)division;
+        ranks_run(ranks, RANKS, path, load_rows, &trial);
+        for (int r = 0; r < RANKS; r++)
+            assert_int_equal(ranks[r].status, DCP_OK);
+        for (size_t k = 0; k < sizeof damaged / sizeof *damaged; k++) {
+            scratch_flip(directory, name, place + 4 * damaged[k], 1);
+            ranks_run(ranks, RANKS, path, load_rows, &trial);
+            for (int r = 0; r < RANKS; r++)
+                assert_int_equal(ranks[r].status, DCP_ERR_CHECKSUM);
+            scratch_flip(directory, name, place + 4 * damaged[k], 1);
+        }
+    }
+}
+
+/* The one with the first rows checks it. */
+static void so_is_one_that_ranks_read_together(void **state)
+{
+    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false};
+    const struct shared_trial trial = {.view = views};
+    uint64_t places[PT_FILE_STORAGES];
+    char *path = scratch_path(*state, "v.pt"), *stream = scratch_path(*state, "c");
+    pt_file_write(&file, *state, "v.pt", places);
+    expect_shared(trial, path, *state, "v.pt", places[0]);
+    expect_shared(trial, stream, stream, "__0_0.distcp", pt_file_write_stream(&file, *state, "c"));
+    free(stream);
+    free(path);
+}
+
+/* If that is asked for: no rank reads a part of it that others do not complete to the record. */
+static void so_is_one_that_is_a_part_of_its_storage(void **state)
+{
+    static const struct pt_view part = {'a', 0, 5000, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
+    const struct pt_file file = {&part, 1, 1, ELEMENTS + 9000, false};
+    const struct shared_trial trial = {.view = &part, .verification = DCP_VERIFY_RECORDS};
+    uint64_t places[PT_FILE_STORAGES];
+    char *path = scratch_path(*state, "v.pt");
+    pt_file_write(&file, *state, "v.pt", places);
+    expect_shared(trial, path, *state, "v.pt", places[0]);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_of_a_permuted_tensor_is_checked, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(so_is_one_that_several_threads_read, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(so_is_one_that_ranks_read_together, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test_setup_teardown(so_is_one_that_is_a_part_of_its_storage, scratch_setup,
                                         scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,10 +7,14 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buffer.h"
+#include "format/metadata/metadata_codec.h"
 #include "format/zip_builder.h"
 #include "storage/scratch.h"
+
+#define STREAM_FILE "__0_0.distcp"
 
 static void append_text(struct buffer *out, const char *text)
 {
@@ -41,7 +45,6 @@ static void append_tuple(struct buffer *out, const uint32_t *numbers, uint32_t c
 static void append_view(struct buffer *out, const struct pt_file *file, const struct pt_view *view)
 {
     const char storage = (char)('0' + view->storage);
-    append_string(out, &view->name, 1);
     append_text(out, "ctorch._utils\n_rebuild_tensor_v2\n((");
     append_string(out, "storage", 7);
     append_text(out, "ctorch\nFloatStorage\n");
@@ -56,16 +59,14 @@ static void append_view(struct buffer *out, const struct pt_file *file, const st
                      "ccollections\nOrderedDict\n)RtR");
 }
 
-static void add_pickle(struct zip_builder *builder, const struct pt_file *file)
+static void append_dict(struct buffer *out, const struct pt_file *file)
 {
-    struct buffer pickle;
-    buffer_init(&pickle, 0);
-    append_text(&pickle, "\x80\x02}(");
-    for (size_t i = 0; i < file->count; i++)
-        append_view(&pickle, file, &file->views[i]);
-    append_text(&pickle, "u.");
-    zip_builder_add_container(builder, pickle.data, pickle.size);
-    buffer_free(&pickle);
+    append_text(out, "}(");
+    for (size_t i = 0; i < file->count; i++) {
+        append_string(out, &file->views[i].name, 1);
+        append_view(out, file, &file->views[i]);
+    }
+    append_text(out, "u");
 }
 
 uint32_t pt_file_element(uint32_t storage, uint32_t index)
@@ -73,28 +74,85 @@ uint32_t pt_file_element(uint32_t storage, uint32_t index)
     return (storage + 1) << 28 | index;
 }
 
-void pt_file_write(const struct pt_file *file, const char *directory, const char *name,
-                   uint64_t places[PT_FILE_STORAGES])
+/* alone: the first tensor and storage, no dict. */
+static void build(struct zip_builder *builder, const struct pt_file *file, bool alone,
+                  uint64_t *places)
 {
     static const char *const names[PT_FILE_STORAGES] = {"archive/data/0", "archive/data/1",
                                                         "archive/data/2", "archive/data/3"};
-    struct zip_builder builder;
+    struct buffer pickle;
     size_t size = file->elements * sizeof(uint32_t);
     uint32_t *elements = malloc(size);
     assert_non_null(elements);
-    zip_builder_init(&builder);
-    add_pickle(&builder, file);
-    for (uint32_t s = 0; s < file->storages; s++) {
+    zip_builder_init(builder);
+    buffer_init(&pickle, 0);
+    append_text(&pickle, "\x80\x02");
+    if (alone)
+        append_view(&pickle, file, file->views);
+    else
+        append_dict(&pickle, file);
+    append_text(&pickle, ".");
+    zip_builder_add_container(builder, pickle.data, pickle.size);
+    for (uint32_t s = 0; s < (alone ? 1 : file->storages); s++) {
         for (uint32_t i = 0; i < file->elements; i++)
             elements[i] = pt_file_element(s, i);
         if (file->deflated)
-            zip_builder_add_deflated(&builder, names[s], elements, size)->crc ^= 1;
+            zip_builder_add_deflated(builder, names[s], elements, size)->crc ^= 1;
         else
-            zip_builder_add(&builder, names[s], elements, size);
-        places[s] = builder.out.size - size;
+            zip_builder_add(builder, names[s], elements, size);
+        places[s] = builder->out.size - size;
     }
-    zip_builder_finish(&builder);
+    zip_builder_finish(builder);
+    buffer_free(&pickle);
+    free(elements);
+}
+
+void pt_file_write(const struct pt_file *file, const char *directory, const char *name,
+                   uint64_t places[PT_FILE_STORAGES])
+{
+    struct zip_builder builder;
+    build(&builder, file, false, places);
     scratch_write(directory, name, builder.out.data, builder.out.size);
     zip_builder_free(&builder);
-    free(elements);
+}
+
+static void encode(const struct pt_view *view, uint64_t length, struct buffer *encoded)
+{
+    const char name[] = {view->name, 0}, *files[] = {STREAM_FILE};
+    int64_t sizes[PT_FILE_DIMS];
+    static const int64_t origin[PT_FILE_DIMS];
+    dcp_path_part part = {.key = name};
+    for (uint32_t i = 0; i < view->ndim; i++)
+        sizes[i] = view->sizes[i];
+    struct metadata_piece piece = {.offsets = origin, .sizes = sizes, .length = length};
+    struct metadata_entry entry = {.name = name,
+                                   .path = &part,
+                                   .path_length = 1,
+                                   .is_tensor = true,
+                                   .dtype = DCP_F32,
+                                   .ndim = (int32_t)view->ndim,
+                                   .global_shape = sizes,
+                                   .pieces = &piece,
+                                   .piece_count = 1};
+    const struct metadata metadata = {
+        .entries = &entry, .count = 1, .files = files, .file_count = 1, .save_id = ""};
+    buffer_init(encoded, 0);
+    assert_int_equal(metadata_encode(&metadata, encoded), DCP_OK);
+}
+
+uint64_t pt_file_write_stream(const struct pt_file *file, const char *directory, const char *name)
+{
+    struct zip_builder builder;
+    struct buffer encoded;
+    uint64_t places[PT_FILE_STORAGES];
+    char *path = scratch_path(directory, name);
+    build(&builder, file, true, places);
+    encode(file->views, builder.out.size, &encoded);
+    assert_int_equal(mkdir(path, 0700), 0);
+    scratch_write(path, STREAM_FILE, builder.out.data, builder.out.size);
+    scratch_write(path, ".metadata", encoded.data, encoded.size);
+    buffer_free(&encoded);
+    zip_builder_free(&builder);
+    free(path);
+    return places[0];
 }

@@ -31,6 +31,9 @@ struct pt_file {
 /* Writes it as DIRECTORY/NAME. places: of the storages' data. */
 void pt_file_write(const struct pt_file *file, const char *directory, const char *name,
                    uint64_t places[PT_FILE_STORAGES]);
+/* Writes a checkpoint of PyTorch, DIRECTORY/NAME, of the first tensor alone, in a stream. Returns
+ * the place of its data in __0_0.distcp. */
+uint64_t pt_file_write_stream(const struct pt_file *file, const char *directory, const char *name);
 /* The bits of an element of a storage. */
 uint32_t pt_file_element(uint32_t storage, uint32_t index);
 

@@ -211,7 +211,8 @@ static void what_a_file_does_not_hold_is_refused(void **state)
     assert_non_null(strstr(dcp_error_message(), "bytes expected, but the file has"));
 
     piece = entry->pieces[0];
-    struct shard_part_sum sums[] = {{true, 1, 100, 7, 0}, {true, 2, 100, 8, 0}};
+    struct shard_part_sum sums[] = {{.known = true, .crc = 1, .size = 100, .expected = 7},
+                                    {.known = true, .crc = 2, .size = 100, .expected = 8}};
     assert_int_equal(shard_join_sums(reader, entry, &piece, sums, 2), DCP_ERR_CHECKSUM);
     assert_non_null(strstr(dcp_error_message(), "see different files"));
     sums[1] = (struct shard_part_sum){0};

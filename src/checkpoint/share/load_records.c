@@ -149,7 +149,7 @@ static dcp_status hear_answer(struct load_records *records, const struct buffer 
     records->any = heard->data[0] != 0;
     for (size_t i = 0; i < records->own_count; i++) {
         struct own_part *own = &records->own[i];
-        own->joined = heard->data[1 + i] != 0;
+        own->joined = own->sum.together = heard->data[1 + i] != 0;
         if (i < records->item_count && own->joined)
             records->sums[own->place] = &own->sum;
     }

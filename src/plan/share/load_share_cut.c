@@ -30,13 +30,13 @@ static uint64_t record_bytes(const struct metadata_entry *entry, const struct me
     return metadata_stream_bytes(entry, piece, &bytes) ? bytes : UINT64_MAX;
 }
 
-/* Whether a region is all of its piece, and that all that its stream has. */
+/* Whether a region is all of its piece, and that all that its stream or storage has. */
 static bool is_whole(const struct metadata *metadata, const struct share_region *region)
 {
     const struct metadata_entry *entry = &metadata->entries[region->entry];
     const struct metadata_piece *piece = piece_of(metadata, region);
     return box_equal(region->box, share_piece_box(entry, region->piece)) &&
-           (piece->encoding != PIECE_RANGE ||
+           (piece->encoding == PIECE_STREAM ||
             region_bytes(entry, region) == record_bytes(entry, piece));
 }
 

@@ -6,19 +6,17 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "state/copy.h"
 
 /* A stream up to here may be read whole along with its neighbours, which depends on how much of it
  * a rank wants. */
 #define LEAST ((uint64_t)64 << 10)
 
+/* In whatever order. */
 static bool is_all_of_view(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
-    const struct tensor_view *view = piece->view;
     uint64_t bytes;
-    return copy_is_dense(view->ndim, view->sizes, view->strides) &&
-           shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
-           bytes == view->storage_bytes;
+    return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
+           bytes == piece->view->storage_bytes;
 }
 
 static bool is_all_of_stream(const struct metadata_entry *entry, const struct metadata_piece *piece)

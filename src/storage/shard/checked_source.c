@@ -73,9 +73,11 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     checked->watching = false;
     checked->passed = true;
     if (checked->sum) {
-        *checked->sum =
-            (struct shard_part_sum){true, checked->crc, checked->record_end - checked->record_start,
-                                    checked->stored_crc, checked->place};
+        *checked->sum = (struct shard_part_sum){.known = true,
+                                                .crc = checked->crc,
+                                                .size = checked->record_end - checked->record_start,
+                                                .expected = checked->stored_crc,
+                                                .place = checked->place};
         return DCP_OK;
     }
     if (checked->parts)

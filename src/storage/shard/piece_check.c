@@ -98,16 +98,17 @@ static void complete_record(struct piece_check *check, const struct stored_item 
     check->after_size = last ? view->data_length - end : 0;
 }
 
-/* Of a transposed tensor that several threads read, the first reads all of the record before. */
+/* Of a transposed tensor that several threads or ranks read, the first reads all of the record
+ * before. */
 static dcp_status check_permuted(struct piece_check *check, struct stored_item *item,
                                  struct tensor_view *view, const struct piece_reading *reading)
 {
-    if (!reading->parts && is_permuted_record(view)) {
+    if (!reading->parts && !reading->sum && is_permuted_record(view)) {
         watch_record(item, view, reading, false, check);
         return DCP_OK;
     }
     check->held = true;
-    bool first = !reading->parts || reading->part == 0;
+    bool first = (!reading->parts || reading->part == 0) && (!reading->sum || reading->from == 0);
     return first ? stored_item_check_record(item, view) : DCP_OK;
 }
 
@@ -118,11 +119,12 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
     struct box whole = reading->parts ? shard_parts_whole(reading->parts) : reading->region;
     bool all = reading->extent == EXTENT_WHOLE && is_record(view);
     bool summed = reading->sum && is_in_order(item, view);
+    bool together = reading->extent == EXTENT_WHOLE || (reading->sum && reading->sum->together);
+    if (together && !all && !summed && is_all(view))
+        return check_permuted(check, item, view, reading);
     if (reading->extent == EXTENT_PART && !summed)
         return DCP_OK;
     if (!all && !summed) {
-        if (reading->extent == EXTENT_WHOLE && is_all(view))
-            return check_permuted(check, item, view, reading);
         if (!record_rest_pays(verification, bytes_of(view, whole), view->data_length))
             return DCP_OK;
         check->held = view->data_length <= RECORD_REST_SMALL;

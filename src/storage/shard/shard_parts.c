@@ -91,7 +91,8 @@ dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc,
         whole += parts->sums[i].size;
     }
     if (parts->sum) {
-        *parts->sum = (struct shard_part_sum){true, joined, whole, expected, place};
+        *parts->sum = (struct shard_part_sum){
+            .known = true, .crc = joined, .size = whole, .expected = expected, .place = place};
         return DCP_OK;
     }
     return joined == expected ? DCP_OK : checked_crc_error(place, expected, joined);

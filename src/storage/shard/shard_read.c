@@ -208,7 +208,7 @@ dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metad
                                           .sum = sum,
                                           .from = from,
                                           .end = end};
-    *sum = (struct shard_part_sum){0};
+    *sum = (struct shard_part_sum){.together = sum->together};
     return piece_open(reader, entry, piece, &reading, verification, opened);
 }
 

@@ -171,6 +171,8 @@ struct shard_part_sum {
     uint64_t size;
     uint32_t expected; /* that of the whole record */
     uint64_t place;    /* of the record in the file */
+    bool together; /* set before: the other parts are read as well, and a failure of one is one of
+                      all */
 };
 /* The same for elements from to end - 1 of the whole piece, which are all read, in order: then the
  * sum is known, if the record's checksum is all that there is. */
