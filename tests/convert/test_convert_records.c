@@ -73,7 +73,7 @@ static void a_damaged_source_leaves_nothing(void **state)
             char *target = scratch_path(*state, targets[i].name);
             dcp_convert_options options = targets[i].options;
             options.skip_sync = true;
-            for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+            for (size_t k = 0; k < sizeof rows / sizeof *rows; k += 1 + TRIAL_STEP / 8) {
                 flip(&source, rows[k]);
                 assert_int_equal(dcp_convert(source.path, target, &options, NULL),
                                  DCP_ERR_CHECKSUM);

@@ -120,14 +120,15 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
     bool all = reading->extent == EXTENT_WHOLE && is_record(view);
     bool summed = reading->sum && is_in_order(item, view);
     bool together = reading->extent == EXTENT_WHOLE || (reading->sum && reading->sum->together);
-    if (together && !all && !summed && is_all(view))
+    bool large = view->data_length > RECORD_REST_SMALL;
+    if (together && large && !all && !summed && is_all(view))
         return check_permuted(check, item, view, reading);
     if (reading->extent == EXTENT_PART && !summed)
         return DCP_OK;
     if (!all && !summed) {
         if (!record_rest_pays(verification, bytes_of(view, whole), view->data_length))
             return DCP_OK;
-        check->held = view->data_length <= RECORD_REST_SMALL;
+        check->held = !large;
         if (check->held)
             return stored_item_hold_record(item, view);
         if (!copy_is_dense(whole.ndim, whole.sizes, view->strides)) {
