@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault/failing_allocator.h"
 #include "format/pt_file.h"
 #include "storage/scratch.h"
 
@@ -86,6 +87,32 @@ static void every_damage_is_found(void **state)
     free(source);
 }
 
+/* Whatever memory is missing: of a transposed storage, and of one that is read in part. */
+static void without_memory_damage_is_not_missed(void **state)
+{
+    uint64_t places[PT_FILE_STORAGES];
+    char *source = make_source(state, false, places), *target = scratch_path(*state, "dcp");
+    const dcp_convert_options options = {.form = DCP_FORM_DCP, .skip_sync = true};
+    for (size_t storage = 0; storage < 2; storage++) {
+        bool reached = true;
+        long failures = 0;
+        flip(state, places, storage, 355000);
+        for (long n = 1; reached; n += TRIAL_STEP + n / 16) {
+            failing_allocator_install(n, false);
+            dcp_status status = dcp_convert(source, target, &options, NULL);
+            reached = failing_allocator_reached();
+            assert_int_equal(failing_allocator_remove(), 0);
+            assert_true(status == DCP_ERR_CHECKSUM || (reached && status == DCP_ERR_NO_MEMORY));
+            assert_false(scratch_exists(*state, "dcp/.metadata"));
+            failures += status == DCP_ERR_NO_MEMORY;
+        }
+        assert_true(failures * TRIAL_STEP > 20);
+        flip(state, places, storage, 355000);
+    }
+    free(target);
+    free(source);
+}
+
 static dcp_status read_view(dcp_checkpoint *checkpoint, const struct pt_view *view,
                             uint32_t *elements)
 {
@@ -132,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_damage_is_found),
         TEST(deflated_storages_are_checked),
+        TEST(without_memory_damage_is_not_missed),
         TEST(views_are_checked_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

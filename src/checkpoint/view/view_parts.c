@@ -13,13 +13,13 @@ static bool find_in_storage(const struct metadata_entry *entry, const struct met
     const struct tensor_view *view = piece->view;
     const struct box whole = {entry->ndim, piece->offsets, piece->sizes};
     const int64_t count = box_volume(region);
-    if (!view->has_crc || view->deflated || count == 0 || box_run(whole, region) < count ||
+    if (count == 0 || box_run(whole, region) < count ||
         !copy_is_dense(view->ndim, view->sizes, view->strides))
         return false;
     uint64_t size = dcp_dtype_size(entry->dtype);
     span->from = (uint64_t)(view->storage_offset + box_position(whole, region, 0)) * size;
     span->end = span->from + (uint64_t)count * size;
-    return span->end - span->from < view->storage_bytes;
+    return true;
 }
 
 static bool find_in_stream(const struct metadata *metadata, const struct read_item *item,

@@ -259,8 +259,12 @@ dcp_status view_take_unheld(dcp_checkpoint *checkpoint, struct view_chunk of)
 bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
                     struct view_chunk of, uint64_t wanted)
 {
+    const struct metadata_piece *piece = &checkpoint->metadata->entries[of.entry].pieces[of.chunk];
     uint64_t bytes = view_record_bytes(checkpoint->metadata, of);
-    if (!checkpoint->records || verification != DCP_VERIFY_ALL || bytes <= RECORD_REST_SMALL)
+    if (is_storage(piece) && (!piece->view->has_crc || piece->view->deflated))
+        return false;
+    if (!checkpoint->records || verification != DCP_VERIFY_ALL || wanted >= bytes ||
+        bytes <= RECORD_REST_SMALL)
         return false;
     return checkpoint->records->all || !record_rest_pays(verification, wanted, bytes);
 }

@@ -45,8 +45,7 @@ struct view_records {
 
 /* Of all of the record that a tensor's chunk lies in. */
 uint64_t view_record_bytes(const struct metadata *metadata, struct view_chunk of);
-/* Whether the sum of so many bytes of a record is to be taken; that they are a part of a record is
- * known to the caller. */
+/* Whether the sum of so many bytes of a record is to be taken, which follow each other in it. */
 bool view_is_joined(const dcp_checkpoint *checkpoint, dcp_verification verification,
                     struct view_chunk of, uint64_t wanted);
 /* Compares a record when it is complete, DCP_ERR_CHECKSUM; then it may be read anew. The sum is

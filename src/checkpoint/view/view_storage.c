@@ -30,14 +30,6 @@ void view_storage_init(struct view_storage *storage, const struct metadata_entry
     storage->entry.piece_count = 1;
 }
 
-/* Of a part of a storage, if the sums of its parts are joined. */
-static bool is_summed(const dcp_checkpoint *checkpoint, struct view_chunk of,
-                      const struct tensor_view *view, uint64_t bytes, dcp_verification verification)
-{
-    return bytes < view->storage_bytes && view->has_crc && !view->deflated &&
-           view_is_joined(checkpoint, verification, of, bytes);
-}
-
 static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
                                 const struct metadata_entry *entry, int64_t first, int64_t count,
                                 void *bytes, dcp_verification verification)
@@ -49,7 +41,7 @@ static dcp_status read_elements(dcp_checkpoint *checkpoint, size_t number,
     struct view_span span = {(uint64_t)first * size, (uint64_t)(first + count) * size, {0}};
     uint64_t moved;
     view_storage_init(&storage, entry, entry->pieces, entry->dtype);
-    bool summed = is_summed(checkpoint, of, &storage.view, (uint64_t)count * size, verification);
+    bool summed = view_is_joined(checkpoint, verification, of, span.end - span.from);
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
     const struct shard_request request = {.entry = &storage.entry,

@@ -166,7 +166,8 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                             struct shard_piece **opened);
 /* The checksum of a part of a record; other ranks read the other parts. */
 struct shard_part_sum {
-    bool known; /* false: the part was checked separately, or has no checksum */
+    bool known; /* false: the part was checked separately, has no checksum, or is not in the order
+                   of its record */
     uint32_t crc;
     uint64_t size;
     uint32_t expected; /* that of the whole record */
