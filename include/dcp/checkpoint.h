@@ -260,13 +260,14 @@ static inline dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoi
  * tensor to load. If `sharded` is false, the whole tensor is read.
  *
  * Checksums are compared as in a load (dcp_verification): in files that this library wrote, those
- * of every block of 4 KiB that the box touches. Parts of a large tensor that has a single checksum
- * (PyTorch's files), or of a storage that tensors of a `.pt` file share, are joined, in whatever
- * order and by whichever thread they are read: the read after which all of it has been read once
- * compares it. Reading a box of a compressed chunk decompresses and checks the whole chunk, in
- * bounded memory. Up to eight chunks that were read last stay open until dcp_checkpoint_close(),
- * with the windows of their frames (usually 2 MiB each), so that a read that continues after the
- * previous box does not start from the beginning.
+ * of every block of 4 KiB that the box touches. Contiguous parts of a large tensor that has a
+ * single checksum (PyTorch's files), or of a storage that tensors of a `.pt` file share, are joined
+ * unless they overlap, in whatever order and by whichever thread they are read: the read after
+ * which all of it has been read compares it. Other parts are checked with #DCP_VERIFY_RECORDS
+ * alone. Reading a box of a compressed chunk decompresses and checks the whole chunk, in bounded
+ * memory. Up to eight chunks that were read last stay open until dcp_checkpoint_close(), with the
+ * windows of their frames (usually 2 MiB each), so that a read that continues after the previous
+ * box does not start from the beginning.
  *
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_KIND for objects, DCP_ERR_SHAPE, DCP_ERR_DTYPE (dcp_read_options::convert),

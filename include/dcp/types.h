@@ -138,7 +138,8 @@ typedef enum dcp_verification {
      *   stored transposed, the rank with the first part reads all of the record.
      * - The record has at most 1 MiB: the rank reads all of it.
      * - The part is contiguous and the rest is at most an eighth of the record: likewise.
-     * - Reads of an open checkpoint are together all of it: see dcp_checkpoint_read_tensor().
+     * - Contiguous reads of an open checkpoint are together all of it: see
+     *   dcp_checkpoint_read_tensor().
      *
      * Bytes that are not checked are counted in dcp_figures::bytes_unchecked and logged. */
     DCP_VERIFY_ALL = 0,

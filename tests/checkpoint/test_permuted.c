@@ -19,10 +19,10 @@ enum { ELEMENTS = 840000, VIEWS = 4, LARGE = 9000000 }; /* the last is read in p
 
 /* The last one is not all of its storage in any order: some of it lies twice. */
 static const struct pt_view views[VIEWS] = {
-    {'a', 0, 0, 2, {700, 1200}, {1, 700}},
-    {'b', 1, 0, 3, {60, 70, 200}, {200, 12000, 1}},
-    {'c', 2, 0, 3, {200, 70, 60}, {1, 200, 14000}},
-    {'d', 3, 0, 3, {2, 420, 1000}, {0, 1000, 1}},
+    {"a", 0, 0, 2, {700, 1200}, {1, 700}},
+    {"b", 1, 0, 3, {60, 70, 200}, {200, 12000, 1}},
+    {"c", 2, 0, 3, {200, 70, 60}, {1, 200, 14000}},
+    {"d", 3, 0, 3, {2, 420, 1000}, {0, 1000, 1}},
 };
 
 static void expect_elements(const struct pt_view *view, const uint32_t *elements, bool halved)
@@ -51,14 +51,13 @@ static void *allocate(const dcp_tensor *tensor)
 static dcp_status load(const char *path, const struct pt_view *view,
                        const dcp_load_options *options)
 {
-    const char name[] = {view->name, 0};
     bool converted = options->convert;
     dcp_tensor tensor = {.dtype = converted ? DCP_F64 : DCP_F32, .ndim = (int32_t)view->ndim};
     dcp_state *root = dcp_state_new();
     for (uint32_t i = 0; i < view->ndim; i++)
         tensor.global_shape[i] = view->sizes[i];
     tensor.data = allocate(&tensor);
-    assert_non_null(dcp_state_tensor(root, name, &tensor));
+    assert_non_null(dcp_state_tensor(root, view->name, &tensor));
     dcp_status status = dcp_load(root, path, options, NULL);
     if (status == DCP_OK)
         expect_elements(view, tensor.data, converted);
@@ -87,7 +86,7 @@ static void expect_checked(const char *directory, const struct pt_view *view, ui
 
 static void all_of_a_permuted_tensor_is_checked(void **state)
 {
-    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false};
+    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false, NULL};
     uint64_t places[PT_FILE_STORAGES];
     pt_file_write(&file, *state, "v.pt", places);
     for (int trial = 0; trial < 4; trial += 1 + TRIAL_STEP / 8) {
@@ -103,8 +102,8 @@ static void all_of_a_permuted_tensor_is_checked(void **state)
 /* One thread checks it. */
 static void so_is_one_that_several_threads_read(void **state)
 {
-    static const struct pt_view large = {'a', 0, 0, 2, {3000, 3000}, {1, 3000}};
-    const struct pt_file file = {&large, 1, 1, LARGE, false};
+    static const struct pt_view large = {"a", 0, 0, 2, {3000, 3000}, {1, 3000}};
+    const struct pt_file file = {&large, 1, 1, LARGE, false, NULL};
     uint64_t places[PT_FILE_STORAGES];
     pt_file_write(&file, *state, "v.pt", places);
     expect_checked(*state, &large, places[0], LARGE, (dcp_load_options){.thread_count = 2});
@@ -180,7 +179,7 @@ static void expect_shared(struct shared_trial trial, const char *path, const cha
 /* The one with the first rows checks it. */
 static void so_is_one_that_ranks_read_together(void **state)
 {
-    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false};
+    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false, NULL};
     const struct shared_trial trial = {.view = views};
     uint64_t places[PT_FILE_STORAGES];
     char *path = scratch_path(*state, "v.pt"), *stream = scratch_path(*state, "c");
@@ -194,8 +193,8 @@ static void so_is_one_that_ranks_read_together(void **state)
 /* If that is asked for: no rank reads a part of it that others do not complete to the record. */
 static void so_is_one_that_is_a_part_of_its_storage(void **state)
 {
-    static const struct pt_view part = {'a', 0, 5000, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
-    const struct pt_file file = {&part, 1, 1, ELEMENTS + 9000, false};
+    static const struct pt_view part = {"a", 0, 5000, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
+    const struct pt_file file = {&part, 1, 1, ELEMENTS + 9000, false, NULL};
     const struct shared_trial trial = {.view = &part, .verification = DCP_VERIFY_RECORDS};
     uint64_t places[PT_FILE_STORAGES];
     char *path = scratch_path(*state, "v.pt");

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,11 +22,11 @@ static void append_text(struct buffer *out, const char *text)
     buffer_append(out, text, strlen(text));
 }
 
-static void append_string(struct buffer *out, const char *text, uint32_t size)
+static void append_string(struct buffer *out, const char *text)
 {
     append_text(out, "X");
-    buffer_append_u32(out, size);
-    buffer_append(out, text, size);
+    buffer_append_u32(out, (uint32_t)strlen(text));
+    append_text(out, text);
 }
 
 static void append_number(struct buffer *out, uint32_t number)
@@ -42,15 +43,28 @@ static void append_tuple(struct buffer *out, const uint32_t *numbers, uint32_t c
     append_text(out, "t");
 }
 
+static const char *class_of(dcp_dtype dtype)
+{
+    return dtype == DCP_U8     ? "Byte"
+           : dtype == DCP_BF16 ? "BFloat16"
+           : dtype == DCP_I64  ? "Long"
+           : dtype == DCP_C64  ? "ComplexFloat"
+                               : "Float";
+}
+
 static void append_view(struct buffer *out, const struct pt_file *file, const struct pt_view *view)
 {
-    const char storage = (char)('0' + view->storage);
+    const struct pt_storage *content = file->contents ? &file->contents[view->storage] : NULL;
+    char key[16];
+    snprintf(key, sizeof key, "%u", (unsigned)view->storage);
     append_text(out, "ctorch._utils\n_rebuild_tensor_v2\n((");
-    append_string(out, "storage", 7);
-    append_text(out, "ctorch\nFloatStorage\n");
-    append_string(out, &storage, 1);
-    append_string(out, "cpu", 3);
-    append_number(out, file->elements);
+    append_string(out, "storage");
+    append_text(out, "ctorch\n");
+    append_text(out, class_of(content ? content->dtype : DCP_F32));
+    append_text(out, "Storage\n");
+    append_string(out, key);
+    append_string(out, "cpu");
+    append_number(out, content ? content->elements : file->elements);
     append_text(out, "tQ");
     append_number(out, view->offset);
     append_tuple(out, view->sizes, view->ndim);
@@ -63,7 +77,7 @@ static void append_dict(struct buffer *out, const struct pt_file *file)
 {
     append_text(out, "}(");
     for (size_t i = 0; i < file->count; i++) {
-        append_string(out, &file->views[i].name, 1);
+        append_string(out, file->views[i].name);
         append_view(out, file, &file->views[i]);
     }
     append_text(out, "u");
@@ -74,16 +88,32 @@ uint32_t pt_file_element(uint32_t storage, uint32_t index)
     return (storage + 1) << 28 | index;
 }
 
+/* Returns its size. */
+static size_t add_storage(struct zip_builder *builder, const struct pt_file *file, uint32_t storage,
+                          const char *name)
+{
+    const struct pt_storage *content = file->contents ? &file->contents[storage] : NULL;
+    size_t size = content ? content->elements * dcp_dtype_size(content->dtype)
+                          : file->elements * sizeof(uint32_t);
+    uint32_t *elements = malloc(size + 1);
+    assert_non_null(elements);
+    for (uint32_t i = 0; !content && i < file->elements; i++)
+        elements[i] = pt_file_element(storage, i);
+    const void *bytes = content ? content->bytes : elements;
+    if (file->deflated)
+        zip_builder_add_deflated(builder, name, bytes, size)->crc ^= 1;
+    else
+        zip_builder_add(builder, name, bytes, size);
+    free(elements);
+    return size;
+}
+
 /* alone: the first tensor and storage, no dict. */
 static void build(struct zip_builder *builder, const struct pt_file *file, bool alone,
                   uint64_t *places)
 {
-    static const char *const names[PT_FILE_STORAGES] = {"archive/data/0", "archive/data/1",
-                                                        "archive/data/2", "archive/data/3"};
+    static char names[ZIP_BUILDER_RECORDS][32];
     struct buffer pickle;
-    size_t size = file->elements * sizeof(uint32_t);
-    uint32_t *elements = malloc(size);
-    assert_non_null(elements);
     zip_builder_init(builder);
     buffer_init(&pickle, 0);
     append_text(&pickle, "\x80\x02");
@@ -94,21 +124,17 @@ static void build(struct zip_builder *builder, const struct pt_file *file, bool 
     append_text(&pickle, ".");
     zip_builder_add_container(builder, pickle.data, pickle.size);
     for (uint32_t s = 0; s < (alone ? 1 : file->storages); s++) {
-        for (uint32_t i = 0; i < file->elements; i++)
-            elements[i] = pt_file_element(s, i);
-        if (file->deflated)
-            zip_builder_add_deflated(builder, names[s], elements, size)->crc ^= 1;
-        else
-            zip_builder_add(builder, names[s], elements, size);
-        places[s] = builder->out.size - size;
+        snprintf(names[s], sizeof names[s], "archive/data/%u", (unsigned)s);
+        size_t size = add_storage(builder, file, s, names[s]);
+        if (places)
+            places[s] = builder->out.size - size;
     }
     zip_builder_finish(builder);
     buffer_free(&pickle);
-    free(elements);
 }
 
 void pt_file_write(const struct pt_file *file, const char *directory, const char *name,
-                   uint64_t places[PT_FILE_STORAGES])
+                   uint64_t *places)
 {
     struct zip_builder builder;
     build(&builder, file, false, places);
@@ -118,14 +144,14 @@ void pt_file_write(const struct pt_file *file, const char *directory, const char
 
 static void encode(const struct pt_view *view, uint64_t length, struct buffer *encoded)
 {
-    const char name[] = {view->name, 0}, *files[] = {STREAM_FILE};
+    const char *files[] = {STREAM_FILE};
     int64_t sizes[PT_FILE_DIMS];
     static const int64_t origin[PT_FILE_DIMS];
-    dcp_path_part part = {.key = name};
+    dcp_path_part part = {.key = view->name};
     for (uint32_t i = 0; i < view->ndim; i++)
         sizes[i] = view->sizes[i];
     struct metadata_piece piece = {.offsets = origin, .sizes = sizes, .length = length};
-    struct metadata_entry entry = {.name = name,
+    struct metadata_entry entry = {.name = view->name,
                                    .path = &part,
                                    .path_length = 1,
                                    .is_tensor = true,

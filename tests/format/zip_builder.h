@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 
-enum { ZIP_BUILDER_RECORDS = 64 };
+enum { ZIP_BUILDER_RECORDS = 72 };
 
 struct zip_builder_record {
     const char *name;

@@ -29,7 +29,7 @@ static bool has_data(const char *file)
     return (strstr(file, ".distcp") && found.st_size > 100) || strstr(file, ".safetensors");
 }
 
-/* Calls back for each file with data; returns how many there are. */
+/* Calls back for each file with data, also of directories in it; returns how many there are. */
 static int each_file(const char *path, void (*call)(const char *file, void *context), void *context)
 {
     struct dirent **entries;
@@ -40,7 +40,9 @@ static int each_file(const char *path, void (*call)(const char *file, void *cont
     }
     for (int i = 0; i < count; i++) {
         char *file = scratch_path(path, entries[i]->d_name);
-        if (has_data(file)) {
+        if (is_directory(file) && entries[i]->d_name[0] != '.') {
+            files += each_file(file, call, context);
+        } else if (has_data(file)) {
             call(file, context);
             files++;
         }

@@ -62,8 +62,14 @@ void random_state_make(struct random_state *state, uint64_t *seed)
 {
     bool many = scratch_below(seed, 4) == 0;
     int wanted = 1 + (int)scratch_below(seed, many ? RANDOM_TENSORS_MAX : 7);
-    for (state->count = 0; state->count < wanted && random_state_bytes(state) < MOST;)
-        state->tensors[state->count++] = make_tensor(sizes[choose_size(many, seed)], seed);
+    for (state->count = 0; state->count < wanted && random_state_bytes(state) < MOST;) {
+        struct random_tensor *tensor = &state->tensors[state->count];
+        *tensor = make_tensor(sizes[choose_size(many, seed)], seed);
+        tensor->equal = state->count;
+        if (state->count > 0 && scratch_below(seed, 10) == 0)
+            *tensor = state->tensors[scratch_below(seed, state->count)];
+        state->count++;
+    }
 }
 
 /* ---- divisions ---- */
@@ -188,6 +194,14 @@ void random_divide_some(struct random_division *division, const struct random_st
     divide(division, state, ranks, WAYS, seed);
 }
 
+void random_divide_rows(struct random_division *division, const struct random_state *state,
+                        int ranks, uint64_t *seed)
+{
+    division->ranks = ranks;
+    for (int i = 0; i < state->count; i++)
+        deal(&division->of[i], &state->tensors[i], ROWS, ranks, seed);
+}
+
 void random_divide_everything(struct random_division *division, const struct random_state *state)
 {
     division->ranks = 1;
@@ -197,7 +211,14 @@ void random_divide_everything(struct random_division *division, const struct ran
     }
 }
 
-/* ---- trees ---- */
+void random_division_halve(struct random_division *division, const struct random_state *state,
+                           int half)
+{
+    for (int i = 1 - half; i < state->count; i += 2)
+        division->of[i].count = 0;
+}
+
+/* ---- elements ---- */
 
 /* The bytes of an element are the first of these. */
 static uint64_t value_of(int tensor, int64_t index)
@@ -209,7 +230,7 @@ static uint64_t value_of(int tensor, int64_t index)
 
 /* A chunk that lies in memory. */
 struct laid_chunk {
-    int tensor;
+    int tensor; /* whose elements it has: the first that is equal */
     int32_t ndim;
     size_t size; /* of an element */
     const int64_t *shape;
@@ -221,7 +242,7 @@ static struct laid_chunk lay_chunk(const struct random_state *state, int tensor,
                                    const struct random_box *box, bool transposed)
 {
     const struct random_tensor *of = &state->tensors[tensor];
-    struct laid_chunk chunk = {.tensor = tensor,
+    struct laid_chunk chunk = {.tensor = of->equal,
                                .ndim = of->ndim,
                                .size = dcp_dtype_size(of->dtype),
                                .shape = of->shape,
@@ -276,8 +297,8 @@ static void fill_chunk(const struct laid_chunk *chunk, unsigned char *memory, ui
         }
 }
 
-static bool check_chunk(const struct laid_chunk *chunk, const unsigned char *memory, char *text,
-                        size_t size)
+static bool check_chunk(const struct laid_chunk *chunk, const unsigned char *memory, int of,
+                        char *text, size_t size)
 {
     struct row row;
     for (int64_t number = 0; find_row(chunk, number, &row); number++)
@@ -286,25 +307,59 @@ static bool check_chunk(const struct laid_chunk *chunk, const unsigned char *mem
             if (memcmp(memory + (size_t)(row.place + e * row.step) * chunk->size, &value,
                        chunk->size) == 0)
                 continue;
-            snprintf(text, size, "element %lld of t%d is wrong", (long long)(row.index + e),
-                     chunk->tensor);
+            snprintf(text, size, "element %lld of t%d is wrong", (long long)(row.index + e), of);
             return false;
         }
     return true;
 }
 
-static bool add_to_tree(struct random_tree *tree, const struct random_state *state,
-                        const struct laid_chunk *chunk, bool transposed, dcp_state **node)
+void random_state_lay(const struct random_state *state, int tensor, const int64_t *strides,
+                      void *memory)
+{
+    const struct random_box box = whole_of(&state->tensors[tensor]);
+    struct laid_chunk chunk = lay_chunk(state, tensor, &box, false);
+    memcpy(chunk.strides, strides, sizeof chunk.strides);
+    fill_chunk(&chunk, memory, 0);
+}
+
+/* ---- trees ---- */
+
+/* A rank's chunks, in the order in which its tree has them. */
+struct chunk_walk {
+    int tensor, chunk; /* the next one to look at */
+    int number;        /* of the tensor of the chunk that was found */
+    struct laid_chunk laid;
+};
+
+/* False: there is no further one. */
+static bool walk_on(struct chunk_walk *walk, const struct random_tree *tree)
+{
+    for (; walk->tensor < tree->state->count; walk->tensor++, walk->chunk = 0) {
+        const struct random_chunks *chunks = &tree->division->of[walk->tensor];
+        while (walk->chunk < chunks->count) {
+            const struct random_chunk *chunk = &chunks->chunks[walk->chunk++];
+            if (chunk->rank != tree->rank)
+                continue;
+            walk->number = walk->tensor;
+            walk->laid = lay_chunk(tree->state, walk->tensor, &chunk->box, tree->transposed);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool add_to_tree(struct random_tree *tree, int number, const struct laid_chunk *chunk,
+                        dcp_state **node)
 {
     size_t bytes = (size_t)volume(chunk->ndim, chunk->box->sizes) * chunk->size;
     unsigned char *memory = malloc(bytes + 1);
-    dcp_tensor tensor = {.dtype = state->tensors[chunk->tensor].dtype,
+    dcp_tensor tensor = {.dtype = tree->state->tensors[number].dtype,
                          .ndim = chunk->ndim,
                          .sharded = chunk->ndim > 0,
-                         .strided = transposed,
+                         .strided = tree->transposed,
                          .data = memory};
     char name[16];
-    snprintf(name, sizeof name, "t%d", chunk->tensor);
+    snprintf(name, sizeof name, "t%d", number);
     for (int32_t d = 0; d < chunk->ndim; d++) {
         tensor.global_shape[d] = chunk->shape[d];
         tensor.offsets[d] = chunk->box->offsets[d];
@@ -320,40 +375,35 @@ static bool add_to_tree(struct random_tree *tree, const struct random_state *sta
     return *node != NULL;
 }
 
-bool random_tree_make(struct random_tree *tree, const struct random_state *state,
-                      const struct random_division *division, int rank, bool transposed,
-                      bool filled)
+bool random_tree_make(struct random_tree *tree)
 {
-    *tree = (struct random_tree){.root = dcp_state_new()};
-    for (int t = 0; tree->root && t < state->count; t++) {
-        dcp_state *node = NULL;
-        for (int i = 0; i < division->of[t].count; i++) {
-            const struct random_chunk *chunk = &division->of[t].chunks[i];
-            if (chunk->rank != rank)
-                continue;
-            const struct laid_chunk laid = lay_chunk(state, t, &chunk->box, transposed);
-            if (!add_to_tree(tree, state, &laid, transposed, &node))
-                return false;
-            fill_chunk(&laid, tree->memory[tree->count - 1], filled ? 0 : UINT64_MAX);
-        }
+    struct chunk_walk walk = {0};
+    dcp_state *node = NULL;
+    tree->root = dcp_state_new();
+    for (int last = -1; tree->root && walk_on(&walk, tree); last = walk.number) {
+        if (walk.number != last)
+            node = NULL;
+        if (!add_to_tree(tree, walk.number, &walk.laid, &node))
+            return false;
     }
+    if (tree->root)
+        random_tree_fill(tree, false);
     return tree->root != NULL;
 }
 
-bool random_tree_check(const struct random_tree *tree, const struct random_state *state,
-                       const struct random_division *division, int rank, bool transposed,
-                       char *text, size_t size)
+void random_tree_fill(const struct random_tree *tree, bool right)
 {
-    int at = 0;
-    for (int t = 0; t < state->count; t++)
-        for (int i = 0; i < division->of[t].count; i++) {
-            const struct random_chunk *chunk = &division->of[t].chunks[i];
-            if (chunk->rank != rank)
-                continue;
-            const struct laid_chunk laid = lay_chunk(state, t, &chunk->box, transposed);
-            if (!check_chunk(&laid, tree->memory[at++], text, size))
-                return false;
-        }
+    struct chunk_walk walk = {0};
+    for (int at = 0; walk_on(&walk, tree); at++)
+        fill_chunk(&walk.laid, tree->memory[at], right ? 0 : UINT64_MAX);
+}
+
+bool random_tree_check(const struct random_tree *tree, char *text, size_t size)
+{
+    struct chunk_walk walk = {0};
+    for (int at = 0; walk_on(&walk, tree); at++)
+        if (!check_chunk(&walk.laid, tree->memory[at], walk.number, text, size))
+            return false;
     return true;
 }
 
