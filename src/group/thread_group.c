@@ -114,6 +114,20 @@ static dcp_status check_messages(const struct meeting_room *room)
     return DCP_OK;
 }
 
+static dcp_status check_sizes(const struct meeting_room *room)
+{
+    const struct visit *first = &room->visits[0];
+    bool same_size = first->kind == MEETING_ALL_GATHER || first->kind == MEETING_BROADCAST;
+    for (int rank = 0; rank < room->size; rank++) {
+        const struct visit *visit = &room->visits[rank];
+        size_t expected = same_size ? first->bytes : room->visits[first->root].sizes[rank];
+        if (visit->bytes != expected)
+            return dcp_error_set(DCP_ERR_GROUP, "%s of %zu bytes at rank %d, expected %zu",
+                                 meeting_names[visit->kind], visit->bytes, rank, expected);
+    }
+    return DCP_OK;
+}
+
 /* Ranks in different calls would read and write past each other's memory. */
 static dcp_status check_in_step(const struct meeting_room *room)
 {
@@ -126,16 +140,8 @@ static dcp_status check_in_step(const struct meeting_room *room)
                                  "%d: all ranks must make the same calls",
                                  meeting_names[first->kind], first->root, rank,
                                  meeting_names[visit->kind], visit->root);
-        if (first->kind == MEETING_ALL_TO_ALL)
-            continue;
-        bool same_size = first->kind == MEETING_ALL_GATHER || first->kind == MEETING_BROADCAST;
-        const size_t *sizes = room->visits[first->root].sizes;
-        size_t expected = same_size ? first->bytes : sizes[rank];
-        if (visit->bytes != expected)
-            return dcp_error_set(DCP_ERR_GROUP, "%s of %zu bytes at rank %d, expected %zu",
-                                 meeting_names[visit->kind], visit->bytes, rank, expected);
     }
-    return first->kind == MEETING_ALL_TO_ALL ? check_messages(room) : DCP_OK;
+    return first->kind == MEETING_ALL_TO_ALL ? check_messages(room) : check_sizes(room);
 }
 
 static void copy_bytes(void *to, const void *from, size_t size)

@@ -245,7 +245,13 @@ static void the_shortest_deadline_ends_the_wait_of_all(void **state)
     assert_string_equal(ranks[3].message, "waiting: rank 1 did not make this call within 0.25 s");
 }
 
-enum misstep { MISSTEP_KIND, MISSTEP_ROOT, MISSTEP_SIZE, MISSTEP_GATHER_SIZE };
+enum misstep {
+    MISSTEP_KIND,
+    MISSTEP_ROOT,
+    MISSTEP_SIZE,
+    MISSTEP_GATHER_SIZE,
+    MISSTEP_NO_SIZES /* the root itself has none */
+};
 
 static dcp_status one_goes_astray(struct thread_rank *self)
 {
@@ -256,6 +262,10 @@ static dcp_status one_goes_astray(struct thread_rank *self)
     size_t sizes[3] = {4, 4, 4};
     if (misstep == MISSTEP_KIND && astray)
         return collective_all_gather(self->group, &call, bytes, 1, bytes + 8);
+    if (misstep == MISSTEP_NO_SIZES && !astray)
+        return collective_gather(self->group, &call, 2, bytes, sizes, NULL, bytes);
+    if (misstep == MISSTEP_NO_SIZES)
+        return collective_broadcast(self->group, &call, 2, bytes, 4);
     if (misstep == MISSTEP_GATHER_SIZE) {
         sizes[2] = astray ? 40 : 4;
         return collective_gather(self->group, &call, 0, bytes, sizes, NULL, bytes);
@@ -274,9 +284,11 @@ static void ranks_out_of_step_fail_together(void **state)
         "1: all ranks must make the same calls",
         "keeping step: broadcast of 40 bytes at rank 2, expected 4",
         "keeping step: gather of 40 bytes at rank 2, expected 4",
+        "keeping step: rank 0 called gather with root 2, but rank 2 called broadcast with root 2: "
+        "all ranks must make the same calls",
     };
     struct thread_rank ranks[RANKS_MAX];
-    for (enum misstep misstep = MISSTEP_KIND; misstep <= MISSTEP_GATHER_SIZE; misstep++) {
+    for (enum misstep misstep = MISSTEP_KIND; misstep <= MISSTEP_NO_SIZES; misstep++) {
         thread_ranks_run(3, false, one_goes_astray, &misstep, ranks);
         for (int rank = 0; rank < 3; rank++) {
             assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
