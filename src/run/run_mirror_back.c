@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "dcp/checkpoint_copy.h"
 #include "run/run_side.h"
+#include "run/run_tell.h"
 
 enum { SLICE_NS = 50000000, SLICES = 20 }; /* a second between signs of life */
 
@@ -227,7 +228,7 @@ static dcp_status wait_together(struct fetching *fetching, bool *ended)
     const dcp_run *run = fetching->run;
     while (!*ended) {
         *ended = run->rank == 0 && wait_a_slice(fetching);
-        RETURN_IF_ERROR(dcp_group_broadcast(run->options.group, 0, sizeof *ended, 0, ended));
+        RETURN_IF_ERROR(run_tell_flag(run, ended));
     }
     return DCP_OK;
 }
@@ -289,7 +290,7 @@ dcp_status run_mirror_repair(dcp_run *run, const struct run_choice *choice, bool
         return DCP_OK;
     RETURN_IF_ERROR(fetch_together(&fetching));
     *repaired = fetching.fetched;
-    RETURN_IF_ERROR(dcp_group_broadcast(run->options.group, 0, sizeof *repaired, 0, repaired));
+    RETURN_IF_ERROR(run_tell_flag(run, repaired));
     if (*repaired && run->rank == 0)
         log_line(DCP_LOG_WARNING, "%s: %s", run->root, fetching.told);
     return DCP_OK;

@@ -14,6 +14,7 @@
 #include "run/run_mirror_back.h"
 #include "run/run_room.h"
 #include "run/run_signal.h"
+#include "run/run_tell.h"
 
 /* That closing a run waits for removals; a slow one goes on at the next save. */
 #define CLOSE_SECONDS 10.0
@@ -140,8 +141,7 @@ static dcp_status settle_identity(dcp_run *run)
 static dcp_status open_directory(dcp_run *run)
 {
     dcp_status status = run->rank == 0 ? settle_identity(run) : DCP_OK;
-    RETURN_IF_ERROR(dcp_group_agree(run->options.group, status, 0));
-    return dcp_group_broadcast(run->options.group, 0, sizeof run->own, 0, &run->own);
+    return run_tell_own(run, status, &run->own);
 }
 
 /* ---- what it needs ---- */

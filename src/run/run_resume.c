@@ -12,6 +12,7 @@
 #include "dcp/checkpoint.h"
 #include "run/run_choose.h"
 #include "run/run_mirror_back.h"
+#include "run/run_tell.h"
 
 /* ---- options of the load ---- */
 
@@ -131,8 +132,7 @@ static bool is_damage(dcp_status status)
 static dcp_status share_choice(dcp_run *run, struct run_chooser *chooser, struct run_choice *choice)
 {
     dcp_status status = run->rank == 0 ? run_chooser_next(chooser, choice) : DCP_OK;
-    RETURN_IF_ERROR(dcp_group_agree(run->options.group, status, 0));
-    return dcp_group_broadcast(run->options.group, 0, sizeof *choice, 0, choice);
+    return run_tell_choice(run, status, choice);
 }
 
 /* One that is damaged is tried again when a mirror has made it good. */

@@ -183,7 +183,7 @@ const char *dcp_run_stop_reason(const dcp_run *run)
 {
     static const char *const reasons[] = {"", "a signal asks for it", "the halt file is there",
                                           "its time is almost over"};
-    return run ? reasons[run->stop] : "";
+    return run && run->stop < sizeof reasons / sizeof *reasons ? reasons[run->stop] : "";
 }
 
 void dcp_run_wait_staged(dcp_run *run)

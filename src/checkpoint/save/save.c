@@ -73,6 +73,10 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     struct rate rate;
     struct shard_write_options how = saving->how;
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
+    if (!save_session_is_open(&saving->session))
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "the coordinator's message says that %s has no directory to write to",
+                             saving->session.path);
     how.page_cache = save_page_cache_decide(
         &saving->options, shard_files_content(&saving->orders, zstd), memory_available(""));
     rate_init(&rate, saving->options.write_rate);

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "run/run_tell.h"
+
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* Of every message: the texts of a choice, and numbers. */
+enum { MESSAGE_SIZE = sizeof(struct run_choice) + 64 };
+
+/* After status is DCP_OK on rank 0, everyone else has that message. */
+static dcp_status share(const dcp_run *run, dcp_status status, struct buffer *message)
+{
+    dcp_group *group = run->options.group;
+    if (status == DCP_OK) {
+        buffer_append_zeros(message, MESSAGE_SIZE - message->size);
+        status = buffer_status(message);
+    }
+    RETURN_IF_ERROR(dcp_group_agree(group, status, 0));
+    return dcp_group_broadcast(group, 0, MESSAGE_SIZE, 0, message->data);
+}
+
+static dcp_status error_message(const char *what)
+{
+    return dcp_error_set(
+        DCP_ERR_GROUP,
+        "the message of rank 0 that says %s is not as this version of the library sends "
+        "it: all ranks need the same version",
+        what);
+}
+
+/* False: it is too long, or has an end within. */
+static bool read_text(struct reader *reader, char *text, size_t size)
+{
+    size_t length;
+    const char *bytes = reader_text(reader, &length);
+    if (!bytes || length >= size || memchr(bytes, '\0', length))
+        return false;
+    memcpy(text, bytes, length);
+    text[length] = '\0';
+    return true;
+}
+
+static bool read_flag(struct reader *reader)
+{
+    return reader_u8(reader) != 0;
+}
+
+static void append_text(struct buffer *message, const char *text)
+{
+    buffer_append_text(message, text, strlen(text));
+}
+
+/* ---- which run it is ---- */
+
+static void append_own(struct buffer *message, const struct run_own *own)
+{
+    append_text(message, own->identity);
+    append_text(message, own->pattern);
+    buffer_append_u32(message, (uint32_t)own->layout);
+}
+
+static dcp_status read_own(const struct buffer *message, struct run_own *own)
+{
+    struct reader reader;
+    char pattern[RUN_PATTERN_MAX];
+    reader_init(&reader, message->data, message->size);
+    bool whole = read_text(&reader, own->identity, sizeof own->identity) &&
+                 read_text(&reader, pattern, sizeof pattern);
+    uint32_t layout = reader_u32(&reader);
+    if (!whole || reader.failed || !run_own_identity_is_valid(own->identity) ||
+        run_own_set_pattern(own, pattern, (dcp_run_layout)layout) != DCP_OK)
+        return error_message("which run this is");
+    return DCP_OK;
+}
+
+dcp_status run_tell_own(const dcp_run *run, dcp_status status, struct run_own *own)
+{
+    struct buffer message;
+    buffer_init(&message, MESSAGE_SIZE);
+    if (run->rank == 0 && status == DCP_OK)
+        append_own(&message, own);
+    status = share(run, status, &message);
+    if (status == DCP_OK)
+        status = dcp_group_agree(run->options.group,
+                                 run->rank == 0 ? DCP_OK : read_own(&message, own), 0);
+    buffer_free(&message);
+    return status;
+}
+
+/* ---- which checkpoint is resumed ---- */
+
+static void append_choice(struct buffer *message, const struct run_choice *choice)
+{
+    const bool flags[] = {choice->found,        choice->named,      choice->own,
+                          choice->no_optimizer, choice->pretrained, choice->local};
+    for (size_t i = 0; i < sizeof flags; i++)
+        buffer_append_u8(message, flags[i]);
+    buffer_append_u32(message, choice->missing_optimizers);
+    buffer_append_u32(message, (uint32_t)choice->kind);
+    buffer_append_u64(message, (uint64_t)choice->step);
+    append_text(message, choice->name);
+    append_text(message, choice->save_id);
+    append_text(message, choice->path);
+    append_text(message, choice->reason);
+}
+
+static dcp_status read_choice(const struct buffer *message, struct run_choice *choice)
+{
+    struct reader reader;
+    reader_init(&reader, message->data, message->size);
+    choice->found = read_flag(&reader);
+    choice->named = read_flag(&reader);
+    choice->own = read_flag(&reader);
+    choice->no_optimizer = read_flag(&reader);
+    choice->pretrained = read_flag(&reader);
+    choice->local = read_flag(&reader);
+    choice->missing_optimizers = reader_u32(&reader);
+    choice->kind = (int32_t)reader_u32(&reader);
+    choice->step = (int64_t)reader_u64(&reader);
+    bool whole = read_text(&reader, choice->name, sizeof choice->name) &&
+                 read_text(&reader, choice->save_id, sizeof choice->save_id) &&
+                 read_text(&reader, choice->path, sizeof choice->path) &&
+                 read_text(&reader, choice->reason, sizeof choice->reason);
+    return whole && !reader.failed ? DCP_OK : error_message("which checkpoint is resumed");
+}
+
+dcp_status run_tell_choice(const dcp_run *run, dcp_status status, struct run_choice *choice)
+{
+    struct buffer message;
+    buffer_init(&message, MESSAGE_SIZE);
+    if (run->rank == 0 && status == DCP_OK)
+        append_choice(&message, choice);
+    status = share(run, status, &message);
+    if (status == DCP_OK)
+        status = dcp_group_agree(run->options.group,
+                                 run->rank == 0 ? DCP_OK : read_choice(&message, choice), 0);
+    buffer_free(&message);
+    return status;
+}
+
+dcp_status run_tell_flag(const dcp_run *run, bool *flag)
+{
+    uint8_t byte = *flag;
+    RETURN_IF_ERROR(dcp_group_broadcast(run->options.group, 0, sizeof byte, 0, &byte));
+    *flag = byte != 0;
+    return DCP_OK;
+}
