@@ -126,6 +126,15 @@ def first_difference(data, e, base):
     return ""
 
 
+def plain(d):
+    """Type and value of a described int or text, which are equal to no other; else None."""
+    if d["t"] == "int":
+        return int, int(d["v"])
+    if d["t"] == "str" and "v" in d:
+        return str, d["v"]
+    return None
+
+
 def same_tagged(v, d, base, rep, where):
     """True if v is the value the tagged form d describes (types included)."""
     t, ty = d["t"], type(v)
@@ -152,8 +161,10 @@ def same_tagged(v, d, base, rep, where):
             same_tagged(k, dk, base, rep, where) and same_tagged(x, dx, base, rep, where)
             for (k, x), (dk, dx) in zip(v.items(), d["v"]))
     if t in ("set", "frozenset"):
-        return ty.__name__ == t and len(v) == len(d["v"]) and all(
-            any(same_tagged(a, b, base, rep, where) for a in v) for b in d["v"])
+        if ty.__name__ != t or len(v) != len(d["v"]):
+            return False
+        exact = {(type(a), a) for a in v}
+        return all(plain(b) in exact or any(same_tagged(a, b, base, rep, where) for a in v) for b in d["v"])
     if t == "dtype":
         return isinstance(v, torch.dtype) and str(v) == d["v"]
     if t == "size":

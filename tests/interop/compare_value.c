@@ -123,22 +123,24 @@ static bool match_elements(const dcp_state *node, const cJSON *expected, const c
     return true;
 }
 
-/* Elements of sets come in any order, each once. */
+/* Elements of sets come in any order, each once; mostly in the one that is expected. */
 static bool match_set(const dcp_state *node, const cJSON *expected, const char *directory)
 {
     const cJSON *values = cJSON_GetObjectItemCaseSensitive(expected, "v");
     const cJSON *value;
-    size_t count = dcp_state_count(node);
+    size_t count = dcp_state_count(node), first = 0;
 
     if (count != (size_t)cJSON_GetArraySize(values))
         return false;
     cJSON_ArrayForEach(value, values)
     {
-        size_t found = 0;
-        while (found < count && !value_matches(dcp_state_at(node, found), value, directory))
-            found++;
-        if (found == count)
+        size_t looked = 0;
+        while (looked < count &&
+               !value_matches(dcp_state_at(node, (first + looked) % count), value, directory))
+            looked++;
+        if (looked == count)
             return false;
+        first += looked + 1;
     }
     return true;
 }

@@ -4,6 +4,7 @@ import sys
 import tempfile
 import traceback
 
+import torch._dynamo  # noqa: F401  DTensor and FSDP import it when they are used first: once, before ranks are forked
 import torch.distributed as dist
 
 

@@ -191,7 +191,7 @@ class Ranks(unittest.TestCase):
     def run_ranks(self, work, size=2):
         warnings.simplefilter("ignore")
         with tempfile.TemporaryDirectory() as path:
-            mp.spawn(run_rank, args=(size, free_port(), Path(path), work), nprocs=size)
+            mp.start_processes(run_rank, args=(size, free_port(), Path(path), work), nprocs=size, start_method="fork")
 
     def test_each_kind_stores_the_same(self):
         self.run_ranks(kinds_work)
@@ -207,4 +207,5 @@ class Ranks(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # ranks are forked, and would wait for threads that they do not have
     unittest.main()

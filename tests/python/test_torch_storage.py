@@ -329,7 +329,7 @@ def async_work(rank, size, path):
 
 class Ranks(unittest.TestCase):
     def run_ranks(self, size, work, path):
-        mp.spawn(run_rank, args=(size, free_port(), path, work), nprocs=size)
+        mp.start_processes(run_rank, args=(size, free_port(), path, work), nprocs=size, start_method="fork")
 
     def test_ranks_save_and_other_numbers_load(self):
         with tempfile.TemporaryDirectory() as path:
@@ -356,4 +356,5 @@ class Ranks(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # ranks are forked, and would wait for threads that they do not have
     unittest.main()
