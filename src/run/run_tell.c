@@ -23,11 +23,10 @@ static dcp_status share(const dcp_run *run, dcp_status status, struct buffer *me
 
 static dcp_status error_message(const char *what)
 {
-    return dcp_error_set(
-        DCP_ERR_GROUP,
-        "the message of rank 0 that says %s is not as this version of the library sends "
-        "it: all ranks need the same version",
-        what);
+    return dcp_error_set(DCP_ERR_GROUP,
+                         "rank 0's message about %s does not fit this version of the library: all "
+                         "ranks need the same version",
+                         what);
 }
 
 /* False: it is too long, or has an end within. */
@@ -71,7 +70,7 @@ static dcp_status read_own(const struct buffer *message, struct run_own *own)
     uint32_t layout = reader_u32(&reader);
     if (!whole || reader.failed || !run_own_identity_is_valid(own->identity) ||
         run_own_set_pattern(own, pattern, (dcp_run_layout)layout) != DCP_OK)
-        return error_message("which run this is");
+        return error_message("the run");
     return DCP_OK;
 }
 
@@ -123,7 +122,7 @@ static dcp_status read_choice(const struct buffer *message, struct run_choice *c
                  read_text(&reader, choice->save_id, sizeof choice->save_id) &&
                  read_text(&reader, choice->path, sizeof choice->path) &&
                  read_text(&reader, choice->reason, sizeof choice->reason);
-    return whole && !reader.failed ? DCP_OK : error_message("which checkpoint is resumed");
+    return whole && !reader.failed ? DCP_OK : error_message("the checkpoint to resume from");
 }
 
 dcp_status run_tell_choice(const dcp_run *run, dcp_status status, struct run_choice *choice)

@@ -75,8 +75,8 @@ static void what_is_no_run_is_refused_by_all(void **state)
             assert_int_equal(ranks[r].status, DCP_ERR_GROUP);
             assert_string_equal(
                 ranks[r].message,
-                "rank 1: the message of rank 0 that says which run this is is not as this "
-                "version of the library sends it: all ranks need the same version");
+                "rank 1: rank 0's message about the run does not fit this version of the library: "
+                "all ranks need the same version");
         }
     }
 }
