@@ -183,7 +183,11 @@ const char *dcp_run_stop_reason(const dcp_run *run)
 {
     static const char *const reasons[] = {"", "a signal asks for it", "the halt file is there",
                                           "its time is almost over"};
-    return run && run->stop < sizeof reasons / sizeof *reasons ? reasons[run->stop] : "";
+    if (!run)
+        return "";
+    /* A rank that runs another version may have others. */
+    return run->stop < sizeof reasons / sizeof *reasons ? reasons[run->stop]
+                                                        : "another rank asks for it";
 }
 
 void dcp_run_wait_staged(dcp_run *run)

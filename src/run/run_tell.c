@@ -9,18 +9,6 @@
 /* Of every message: the texts of a choice, and numbers. */
 enum { MESSAGE_SIZE = sizeof(struct run_choice) + 64 };
 
-/* After status is DCP_OK on rank 0, everyone else has that message. */
-static dcp_status share(const dcp_run *run, dcp_status status, struct buffer *message)
-{
-    dcp_group *group = run->options.group;
-    if (status == DCP_OK) {
-        buffer_append_zeros(message, MESSAGE_SIZE - message->size);
-        status = buffer_status(message);
-    }
-    RETURN_IF_ERROR(dcp_group_agree(group, status, 0));
-    return dcp_group_broadcast(group, 0, MESSAGE_SIZE, 0, message->data);
-}
-
 static dcp_status error_message(const char *what)
 {
     return dcp_error_set(DCP_ERR_GROUP,
@@ -51,24 +39,52 @@ static void append_text(struct buffer *message, const char *text)
     buffer_append_text(message, text, strlen(text));
 }
 
+typedef void (*append_function)(struct buffer *message, const void *decision);
+typedef dcp_status (*read_function)(struct reader *reader, void *decision);
+
+/* status: rank 0's. Ranks agree before the message and after it. */
+static dcp_status tell(const dcp_run *run, dcp_status status, append_function append,
+                       read_function read, void *decision)
+{
+    dcp_group *group = run->options.group;
+    struct buffer message;
+    struct reader reader;
+    buffer_init(&message, MESSAGE_SIZE);
+    if (status == DCP_OK) {
+        if (run->rank == 0)
+            append(&message, decision);
+        buffer_append_zeros(&message, MESSAGE_SIZE - message.size);
+        status = buffer_status(&message);
+    }
+    status = dcp_group_agree(group, status, 0);
+    if (status == DCP_OK)
+        status = dcp_group_broadcast(group, 0, MESSAGE_SIZE, 0, message.data);
+    if (status == DCP_OK) {
+        reader_init(&reader, message.data, message.size);
+        status = dcp_group_agree(group, run->rank == 0 ? DCP_OK : read(&reader, decision), 0);
+    }
+    buffer_free(&message);
+    return status;
+}
+
 /* ---- which run it is ---- */
 
-static void append_own(struct buffer *message, const struct run_own *own)
+static void append_own(struct buffer *message, const void *decision)
 {
+    const struct run_own *own = decision;
     append_text(message, own->identity);
     append_text(message, own->pattern);
     buffer_append_u32(message, (uint32_t)own->layout);
 }
 
-static dcp_status read_own(const struct buffer *message, struct run_own *own)
+static dcp_status read_own(struct reader *reader, void *decision)
 {
-    struct reader reader;
+    struct run_own *own = decision;
     char pattern[RUN_PATTERN_MAX];
-    reader_init(&reader, message->data, message->size);
-    bool whole = read_text(&reader, own->identity, sizeof own->identity) &&
-                 read_text(&reader, pattern, sizeof pattern);
-    uint32_t layout = reader_u32(&reader);
-    if (!whole || reader.failed || !run_own_identity_is_valid(own->identity) ||
+    bool whole = read_text(reader, own->identity, sizeof own->identity) &&
+                 read_text(reader, pattern, sizeof pattern);
+    uint32_t layout = reader_u32(reader);
+    if (!whole || reader->failed || !run_own_identity_is_valid(own->identity) ||
         run_own_set_pattern(own, pattern, (dcp_run_layout)layout) != DCP_OK)
         return error_message("the run");
     return DCP_OK;
@@ -76,22 +92,14 @@ static dcp_status read_own(const struct buffer *message, struct run_own *own)
 
 dcp_status run_tell_own(const dcp_run *run, dcp_status status, struct run_own *own)
 {
-    struct buffer message;
-    buffer_init(&message, MESSAGE_SIZE);
-    if (run->rank == 0 && status == DCP_OK)
-        append_own(&message, own);
-    status = share(run, status, &message);
-    if (status == DCP_OK)
-        status = dcp_group_agree(run->options.group,
-                                 run->rank == 0 ? DCP_OK : read_own(&message, own), 0);
-    buffer_free(&message);
-    return status;
+    return tell(run, status, append_own, read_own, own);
 }
 
 /* ---- which checkpoint is resumed ---- */
 
-static void append_choice(struct buffer *message, const struct run_choice *choice)
+static void append_choice(struct buffer *message, const void *decision)
 {
+    const struct run_choice *choice = decision;
     const bool flags[] = {choice->found,        choice->named,      choice->own,
                           choice->no_optimizer, choice->pretrained, choice->local};
     for (size_t i = 0; i < sizeof flags; i++)
@@ -105,38 +113,28 @@ static void append_choice(struct buffer *message, const struct run_choice *choic
     append_text(message, choice->reason);
 }
 
-static dcp_status read_choice(const struct buffer *message, struct run_choice *choice)
+static dcp_status read_choice(struct reader *reader, void *decision)
 {
-    struct reader reader;
-    reader_init(&reader, message->data, message->size);
-    choice->found = read_flag(&reader);
-    choice->named = read_flag(&reader);
-    choice->own = read_flag(&reader);
-    choice->no_optimizer = read_flag(&reader);
-    choice->pretrained = read_flag(&reader);
-    choice->local = read_flag(&reader);
-    choice->missing_optimizers = reader_u32(&reader);
-    choice->kind = (int32_t)reader_u32(&reader);
-    choice->step = (int64_t)reader_u64(&reader);
-    bool whole = read_text(&reader, choice->name, sizeof choice->name) &&
-                 read_text(&reader, choice->save_id, sizeof choice->save_id) &&
-                 read_text(&reader, choice->path, sizeof choice->path) &&
-                 read_text(&reader, choice->reason, sizeof choice->reason);
-    return whole && !reader.failed ? DCP_OK : error_message("the checkpoint to resume from");
+    struct run_choice *choice = decision;
+    choice->found = read_flag(reader);
+    choice->named = read_flag(reader);
+    choice->own = read_flag(reader);
+    choice->no_optimizer = read_flag(reader);
+    choice->pretrained = read_flag(reader);
+    choice->local = read_flag(reader);
+    choice->missing_optimizers = reader_u32(reader);
+    choice->kind = (int32_t)reader_u32(reader);
+    choice->step = (int64_t)reader_u64(reader);
+    bool whole = read_text(reader, choice->name, sizeof choice->name) &&
+                 read_text(reader, choice->save_id, sizeof choice->save_id) &&
+                 read_text(reader, choice->path, sizeof choice->path) &&
+                 read_text(reader, choice->reason, sizeof choice->reason);
+    return whole && !reader->failed ? DCP_OK : error_message("the checkpoint to resume from");
 }
 
 dcp_status run_tell_choice(const dcp_run *run, dcp_status status, struct run_choice *choice)
 {
-    struct buffer message;
-    buffer_init(&message, MESSAGE_SIZE);
-    if (run->rank == 0 && status == DCP_OK)
-        append_choice(&message, choice);
-    status = share(run, status, &message);
-    if (status == DCP_OK)
-        status = dcp_group_agree(run->options.group,
-                                 run->rank == 0 ? DCP_OK : read_choice(&message, choice), 0);
-    buffer_free(&message);
-    return status;
+    return tell(run, status, append_choice, read_choice, choice);
 }
 
 dcp_status run_tell_flag(const dcp_run *run, bool *flag)

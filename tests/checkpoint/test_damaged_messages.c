@@ -354,13 +354,14 @@ static bool run_trial(void *const *state, struct trial *trial)
 static long damage_each_message(void *const *state, struct trial trial)
 {
     long failed = 0;
-    run_trial(state, &trial);
     for (trial.victim = 0; trial.victim < RANKS; trial.victim++)
         for (trial.message = 1 + trial.victim % STEP, trial.reached[trial.victim] = true;
              trial.reached[trial.victim]; trial.message += STEP) {
             failed += !run_trial(state, &trial);
             scratch_random(&trial.seed);
         }
+    trial.message = 0;
+    run_trial(state, &trial);
     return failed;
 }
 

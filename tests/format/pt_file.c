@@ -95,8 +95,8 @@ static size_t add_storage(struct zip_builder *builder, const struct pt_file *fil
     const struct pt_storage *content = file->contents ? &file->contents[storage] : NULL;
     size_t size = content ? content->elements * dcp_dtype_size(content->dtype)
                           : file->elements * sizeof(uint32_t);
-    uint32_t *elements = malloc(size + 1);
-    assert_non_null(elements);
+    uint32_t *elements = content ? NULL : malloc(size + 1);
+    assert_true(content || elements);
     for (uint32_t i = 0; !content && i < file->elements; i++)
         elements[i] = pt_file_element(storage, i);
     const void *bytes = content ? content->bytes : elements;

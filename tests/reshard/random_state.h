@@ -63,8 +63,7 @@ void random_divide_rows(struct random_division *division, const struct random_st
                         int ranks, uint64_t *seed);
 /* One rank has all. */
 void random_divide_everything(struct random_division *division, const struct random_state *state);
-/* Takes from it every second tensor, the first or the second one: one rank or several have the
- * others. */
+/* Keeps every second tensor, from number `half` on, 0 or 1; nobody has the others. */
 void random_division_halve(struct random_division *division, const struct random_state *state,
                            int half);
 
