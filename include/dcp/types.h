@@ -194,7 +194,7 @@ typedef enum dcp_reading {
      * Each byte that several ranks want is read by one of them and sent to the others through the
      * group's `all_to_all`, while the next bytes are read. Ranks read about equal bytes; large
      * tensors are divided among them. Of chunks that ranks divide by columns (see above), each rank
-     * reads some, in stripes of 6 MiB, and sends the others their columns. Objects are read first,
+     * reads some, in stripes of 5 MiB, and sends the others their columns. Objects are read first,
      * before any tensor is changed, and small objects share a message. Each rank takes at most 32
      * MiB of memory in addition to its own read buffers, the largest object and the memory of the
      * group; with several thousand ranks it may take more.

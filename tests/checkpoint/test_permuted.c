@@ -86,7 +86,8 @@ static void expect_checked(const char *directory, const struct pt_view *view, ui
 
 static void all_of_a_permuted_tensor_is_checked(void **state)
 {
-    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false, NULL};
+    const struct pt_file file = {
+        .views = views, .count = VIEWS, .storages = VIEWS, .elements = ELEMENTS};
     uint64_t places[PT_FILE_STORAGES];
     pt_file_write(&file, *state, "v.pt", places);
     for (int trial = 0; trial < 4; trial += 1 + TRIAL_STEP / 8) {
@@ -103,7 +104,7 @@ static void all_of_a_permuted_tensor_is_checked(void **state)
 static void so_is_one_that_several_threads_read(void **state)
 {
     static const struct pt_view large = {"a", 0, 0, 2, {3000, 3000}, {1, 3000}};
-    const struct pt_file file = {&large, 1, 1, LARGE, false, NULL};
+    const struct pt_file file = {.views = &large, .count = 1, .storages = 1, .elements = LARGE};
     uint64_t places[PT_FILE_STORAGES];
     pt_file_write(&file, *state, "v.pt", places);
     expect_checked(*state, &large, places[0], LARGE, (dcp_load_options){.thread_count = 2});
@@ -179,7 +180,8 @@ static void expect_shared(struct shared_trial trial, const char *path, const cha
 /* The one with the first rows checks it. */
 static void so_is_one_that_ranks_read_together(void **state)
 {
-    const struct pt_file file = {views, VIEWS, VIEWS, ELEMENTS, false, NULL};
+    const struct pt_file file = {
+        .views = views, .count = VIEWS, .storages = VIEWS, .elements = ELEMENTS};
     const struct shared_trial trial = {.view = views};
     uint64_t places[PT_FILE_STORAGES];
     char *path = scratch_path(*state, "v.pt"), *stream = scratch_path(*state, "c");
@@ -194,7 +196,8 @@ static void so_is_one_that_ranks_read_together(void **state)
 static void so_is_one_that_is_a_part_of_its_storage(void **state)
 {
     static const struct pt_view part = {"a", 0, 5000, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
-    const struct pt_file file = {&part, 1, 1, ELEMENTS + 9000, false, NULL};
+    const struct pt_file file = {
+        .views = &part, .count = 1, .storages = 1, .elements = ELEMENTS + 9000};
     const struct shared_trial trial = {.view = &part, .verification = DCP_VERIFY_RECORDS};
     uint64_t places[PT_FILE_STORAGES];
     char *path = scratch_path(*state, "v.pt");

@@ -28,7 +28,11 @@ enum { VIEWS = sizeof views / sizeof *views };
 
 static char *make_source(void *const *state, bool deflated, uint64_t *places)
 {
-    const struct pt_file file = {views, VIEWS, STORAGES, ELEMENTS, deflated, NULL};
+    const struct pt_file file = {.views = views,
+                                 .count = VIEWS,
+                                 .storages = STORAGES,
+                                 .elements = ELEMENTS,
+                                 .deflated = deflated};
     pt_file_write(&file, *state, "v.pt", places);
     return scratch_path(*state, "v.pt");
 }

@@ -122,7 +122,13 @@ static void build(struct zip_builder *builder, const struct pt_file *file, bool 
     else
         append_dict(&pickle, file);
     append_text(&pickle, ".");
-    zip_builder_add_container(builder, pickle.data, pickle.size);
+    if (file->big_endian) {
+        zip_builder_add(builder, "archive/data.pkl", pickle.data, pickle.size);
+        zip_builder_add(builder, "archive/byteorder", "big", 3);
+        zip_builder_add(builder, "archive/version", "3\n", 2);
+    } else {
+        zip_builder_add_container(builder, pickle.data, pickle.size);
+    }
     for (uint32_t s = 0; s < (alone ? 1 : file->storages); s++) {
         snprintf(names[s], sizeof names[s], "archive/data/%u", (unsigned)s);
         size_t size = add_storage(builder, file, s, names[s]);

@@ -32,6 +32,7 @@ struct pt_file {
     size_t count;
     size_t storages;                   /* at most PT_FILE_STORAGES without `contents` */
     uint32_t elements;                 /* of each storage, of float32: pt_file_element() */
+    bool big_endian;                   /* says that elements are */
     bool deflated;                     /* storages are compressed, and their checksums are wrong */
     const struct pt_storage *contents; /* of each storage; NULL: as above */
 };

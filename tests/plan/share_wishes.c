@@ -139,11 +139,14 @@ void count_windows(const struct load_share *share, const struct stored *stored, 
         for (;;) {
             struct share_window window = {0};
             struct share_segment segment;
+            const struct share_run *first = NULL;
             size_t end = 0;
             while (share_window_next(share, &stored->metadata, &window, &cursor, &segment)) {
                 const struct share_region *region = &share->regions[segment.run->region];
                 assert_int_equal(segment.run->reader, reader);
                 assert_int_equal(region->set, window.set);
+                first = first ? first : segment.run;
+                assert_true(share_read_together(share, &stored->metadata, first, segment.run));
                 assert_true(segment.place >= end && segment.place % 16 == 0);
                 assert_true(segment.from < segment.end);
                 /* What does not fit begins a window of its own, unless this one has room left. */

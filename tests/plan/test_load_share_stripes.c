@@ -13,6 +13,8 @@
 #include "plan/share/record_parts.h"
 #include "share_wishes.h"
 
+#define MIB ((uint64_t)1 << 20)
+
 /* Everything is read once, and each rank gets its columns alone. */
 static void columns_come_out_of_stripes(void **state)
 {
@@ -242,9 +244,78 @@ static void stripes_in_a_lot_are_sent_together(void **state)
     free(wishes);
 }
 
+static size_t count_groups(const struct load_share *share, const struct stored *stored,
+                           uint32_t reader)
+{
+    size_t groups = 1;
+    uint32_t at = share->first[reader], next;
+    for (; at < share->run_count && (next = share->next[at]) < share->run_count; at = next)
+        groups +=
+            !share_read_together(share, &stored->metadata, &share->runs[at], &share->runs[next]);
+    return groups;
+}
+
+/* A stripe, or the pieces of a lot; not the stripes of a piece that takes few bytes in its file. */
+static void what_is_read_together(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules = striping(small_rules);
+    struct load_share result;
+    stored_init(&stored, ROWS, COLUMNS);
+    place_in_lots(&stored);
+    rules.cut_size = 1 << 20;
+    rules.lot = (uint64_t)1 << 19;
+    for (uint32_t e = 0; e < ENTRIES; e++)
+        wish_columns(wishes, &stored, e, 2, 0);
+    assert_int_equal(share(&stored, wishes, 2, &rules, &result), DCP_OK);
+    for (uint32_t r = 0; r < 2; r++)
+        assert_int_equal(count_groups(&result, &stored, r), 1); /* of its file */
+    load_share_free(&result);
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    stored_init(&stored, 60000, 1024);
+    wish_columns(wishes, &stored, 0, 2, 0);
+    rules = striping(large_rules);
+    rules.lot = (uint64_t)1 << 19;
+    for (int small = 0; small < 2; small++) {
+        for (int p = 0; p < PIECES && small; p++) {
+            stored.pieces[0][p].zstd = true;
+            stored.pieces[0][p].length = 4096;
+        }
+        assert_int_equal(share(&stored, wishes, 2, &rules, &result), DCP_OK);
+        size_t stripes = (size_t)60000 * 4096 / SHARE_STRIPE;
+        assert_in_range(count_groups(&result, &stored, 0) + count_groups(&result, &stored, 1),
+                        stripes, stripes + 2 * PIECES);
+        load_share_free(&result);
+    }
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    stored_init(&stored, 1000, 1024); /* pieces of one stripe; and one that is not striped */
+    wish_columns(wishes, &stored, 0, 2, 0);
+    wish_columns(wishes, &stored, 2, 2, 0);
+    wish(&wishes[0], &stored, 1, (int64_t[]){0, 0}, stored.shape);
+    wish(&wishes[1], &stored, 1, (int64_t[]){0, 0}, stored.shape);
+    rules.striped_size = rules.cut_size = MIB;
+    assert_int_equal(share(&stored, wishes, 2, &rules, &result), DCP_OK);
+    for (size_t i = 0; i < result.run_count; i++)
+        for (size_t j = 0; j < result.run_count; j++) {
+            const struct share_region *x = &result.regions[result.runs[i].region];
+            const struct share_region *y = &result.regions[result.runs[j].region];
+            bool same = x->entry == y->entry && x->piece == y->piece;
+            bool alike = x->striped == y->striped && (!x->striped || same);
+            assert_int_equal(x->striped, x->entry != 1);
+            assert_int_equal(
+                share_read_together(&result, &stored.metadata, &result.runs[i], &result.runs[j]),
+                alike);
+        }
+    load_share_free(&result);
+    free(wishes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_read_together),
         cmocka_unit_test(columns_come_out_of_stripes),
         cmocka_unit_test(stripes_are_read_evenly),
         cmocka_unit_test(other_pieces_are_not_striped),

@@ -20,6 +20,7 @@ enum { ROUNDS_PER_AGREEMENT = 8, ALIGNMENT = 16 };
 struct passage {
     struct share_cursor start;
     struct share_cursor next;
+    const struct share_run *run; /* the first one of its window */
     uint32_t set;
     unsigned char *place; /* where this rank has all of it; NULL: it is copied from a window */
 };
@@ -72,6 +73,7 @@ static bool plan_passage(struct rounds *rounds, uint32_t rank)
     passage->start = passage->next;
     while (share_window_next(share, rounds->exchange->metadata, &window, &passage->next, &segment))
         first = count++ == 0 ? segment : first;
+    passage->run = first.run;
     passage->set = window.set;
     rounds->sizes[rank] = window.bytes;
     bool wanted = window.begun && load_share_wants(share, window.set, rounds->rank);
@@ -124,12 +126,15 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
 static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const unsigned char **sent)
 {
     struct saved_error error;
+    const struct passage *passage = &rounds->passages[rounds->rank];
+    size_t size = rounds->sizes[rounds->rank];
     const unsigned char *own = NULL;
+    dcp_status read = DCP_OK;
     mark_receivers(rounds);
-    if (*mine == DCP_OK && rounds->sizes[rounds->rank] != 0)
-        *mine = share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
-    else if (rounds->sizes[rounds->rank] != 0)
-        share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
+    if (size != 0)
+        read = share_prefetch_next(rounds->prefetch, passage->run, size, &own);
+    *mine = *mine == DCP_OK ? read : *mine;
+    own = passage->place ? passage->place : own;
     error_save(&error);
     *sent = own;
     const struct group_multicast multicast = {

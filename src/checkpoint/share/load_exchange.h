@@ -9,10 +9,11 @@
 #include "plan/load/load_plan.h"
 #include "plan/share/load_share.h"
 
-/* Memory of a rank for an exchange: three buffers of data read ahead, the windows that it receives
- * at once, and a window to discard if the group has no all_to_all. With a stripe (SHARE_STRIPE)
- * less than the 32 MiB that dcp_load_options::reading promises, as long as it receives from no more
- * than some 30,000 ranks, of each of which it takes at least one small window. */
+/* Memory of a rank for an exchange: three buffers of data read ahead, each of which holds all that
+ * is read together (SHARE_STRIPE_MOST), the windows that it receives at once, and a window to
+ * discard if the group has no all_to_all. Less than the 32 MiB that dcp_load_options::reading
+ * promises, as long as it receives from no more than some 30,000 ranks, of each of which it takes
+ * at least one small window. */
 #define EXCHANGE_LOT_BYTES     ((size_t)4 << 20)
 #define PREFETCH_BUFFERS       3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)
@@ -24,10 +25,18 @@ struct share_span {
     int64_t end;
 };
 
-/* Reads a span of one of this rank's runs, in order from run to run, into dense memory, in the
- * stored dtype. next: the span that it reads then; NULL: none. By one thread at a time. */
-typedef dcp_status (*run_reader)(void *context, const struct share_span *span,
-                                 const struct share_span *next, unsigned char *bytes);
+/* A span and where its elements go, one after the other, in the stored dtype. */
+struct share_target {
+    struct share_span span;
+    unsigned char *bytes;
+    bool done; /* used by the reader */
+};
+
+/* Reads spans of this rank's runs, in order from run to run: one, or all that are read together
+ * (share_read_together()). next: the span that it reads then; NULL: none. By one thread at a time.
+ */
+typedef dcp_status (*run_reader)(void *context, struct share_target *targets, size_t count,
+                                 const struct share_span *next);
 
 /* Receives an object of this rank's plan: its stream, as stored. */
 typedef dcp_status (*object_taker)(void *context, const struct read_item *item,
@@ -70,10 +79,11 @@ uint64_t share_prefetch_memory(const struct load_exchange *exchange);
 dcp_status share_prefetch_open(const struct load_exchange *exchange,
                                const struct share_destinations *put,
                                struct share_prefetch **prefetch);
-/* The bytes of the next window, valid until the next call: in a buffer, or where they belong. Even
- * after a failure, *bytes points to memory of that size. */
-dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
-                               const unsigned char **bytes);
+/* The bytes of the next window, which begins with that run, valid until the next call. If it has
+ * one segment, of which share_destinations_place() knows the place, they are there. Even after a
+ * failure, *bytes points to memory of that size. */
+dcp_status share_prefetch_next(struct share_prefetch *prefetch, const struct share_run *run,
+                               size_t size, const unsigned char **bytes);
 /* NULL is allowed. */
 void share_prefetch_close(struct share_prefetch *prefetch);
 

@@ -4,12 +4,15 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/share/held_stripes.h"
+#include "base/stream_copy.h"
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_records.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/share_ahead.h"
 #include "state/box.h"
+
+/* Bytes of an element of any dtype. */
+enum { ELEMENT_MOST = 16 };
 
 /* This rank's runs, read in order. */
 struct stored_runs {
@@ -18,8 +21,8 @@ struct stored_runs {
     struct shard_piece *piece;
     uint64_t bytes;              /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
-    struct held_stripes held;
     struct share_ahead ahead;
+    void *room; /* for what stripes are read through; NULL until it is needed */
     const struct load_records *records;
     struct loaded_objects *objects;
 };
@@ -145,56 +148,107 @@ static void foresee_stripe(struct stored_runs *runs, const struct share_run *run
     shard_piece_foresee(runs->piece, entry, &entry->pieces[other->piece], next.from, next.end);
 }
 
-/* Reads the stripe that an element of a run lies in. */
-static dcp_status read_stripe(struct stored_runs *runs, const struct share_run *run,
-                              int64_t element)
+/* A stripe on its way to the targets that want something of it. */
+struct stripe_pass {
+    const struct stored_runs *runs;
+    struct share_target *targets;
+    size_t count;
+    const struct share_region *region; /* one of those in it */
+    struct box piece;
+    int64_t position; /* of what comes next */
+    size_t size;      /* bytes of an element */
+    unsigned char begun[ELEMENT_MOST];
+    size_t begun_size; /* bytes of an element of which not all have come */
+};
+
+/* Copies what a target wants of some elements. */
+static void fill_target(const struct stripe_pass *pass, const struct share_target *target,
+                        const unsigned char *bytes, int64_t count)
 {
+    const struct share_span *span = &target->span;
+    const struct box region = pass->runs->share->regions[span->run->region].box;
+    int64_t length = box_run(pass->piece, region);
+    int64_t at = box_elements_before(pass->piece, region, pass->position);
+    int64_t end = box_elements_before(pass->piece, region, pass->position + count);
+    at = at > span->from ? at : span->from;
+    end = end < span->end ? end : span->end;
+    while (at < end) {
+        int64_t taken = length - at % length;
+        taken = taken < end - at ? taken : end - at;
+        size_t from = (size_t)(box_position(pass->piece, region, at) - pass->position);
+        stream_copy(target->bytes + (size_t)(at - span->from) * pass->size,
+                    bytes + from * pass->size, (size_t)taken * pass->size);
+        at += taken;
+    }
+}
+
+static void fill_targets(struct stripe_pass *pass, const unsigned char *bytes, int64_t count)
+{
+    for (size_t i = 0; i < pass->count; i++) {
+        const struct share_target *target = &pass->targets[i];
+        if (is_same_piece(&pass->runs->share->regions[target->span.run->region], pass->region))
+            fill_target(pass, target, bytes, count);
+    }
+    pass->position += count;
+}
+
+/* Parts may end in the middle of an element. */
+static dcp_status take_part(void *context, const unsigned char *bytes, size_t size)
+{
+    struct stripe_pass *pass = context;
+    while (size > 0 && (pass->begun_size > 0 || size < pass->size)) {
+        pass->begun[pass->begun_size++] = *bytes++;
+        size--;
+        if (pass->begun_size != pass->size)
+            continue;
+        fill_targets(pass, pass->begun, 1);
+        pass->begun_size = 0;
+    }
+    if (size == 0)
+        return DCP_OK;
+    fill_targets(pass, bytes, (int64_t)(size / pass->size));
+    memcpy(pass->begun, bytes + size / pass->size * pass->size, size % pass->size);
+    pass->begun_size = size % pass->size;
+    return DCP_OK;
+}
+
+/* Reads the stripe of a target, and what all targets want of it. */
+static dcp_status read_stripe(struct stored_runs *runs, struct share_target *targets, size_t count)
+{
+    const struct share_run *run = targets[0].span.run;
     const struct share_region *region = &runs->share->regions[run->region];
     const struct metadata *metadata = runs->sharing->metadata;
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, run, &piece);
-    struct held_stripes *held = &runs->held;
-    const struct share_stripe stripe = share_stripe_of(metadata, region, element);
-    size_t size = (size_t)(stripe.end - stripe.from) * share_element_size(entry);
+    const struct share_stripe stripe = share_stripe_of(metadata, region, targets[0].span.from);
+    struct stripe_pass pass = {.runs = runs,
+                               .targets = targets,
+                               .count = count,
+                               .region = region,
+                               .piece = share_piece_box(entry, region->piece),
+                               .position = stripe.from,
+                               .size = share_element_size(entry)};
+    if (!runs->room)
+        runs->room = memory_allocate(SHARD_PASS_ROOM);
+    if (!runs->room)
+        return error_no_memory(SHARD_PASS_ROOM, "stripes to read for other ranks");
     RETURN_IF_ERROR(open_for(runs, run));
-    RETURN_IF_ERROR(
-        held_stripes_make_room(held, piece, share_lot_of(runs->share, metadata, region), size));
     foresee_stripe(runs, run, stripe);
-    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, share_piece_box(entry, region->piece),
-                                          stripe.from, stripe.end, held->bytes + held->size));
-    held_stripes_add(held, piece, stripe, size);
-    runs->bytes += size;
+    RETURN_IF_ERROR(shard_piece_pass_span(runs->piece, pass.piece, stripe.from, stripe.end,
+                                          runs->room, take_part, &pass));
+    runs->bytes += (uint64_t)(stripe.end - stripe.from) * pass.size;
+    for (size_t i = 0; i < count; i++)
+        targets[i].done = targets[i].done ||
+                          is_same_piece(&runs->share->regions[targets[i].span.run->region], region);
     return DCP_OK;
 }
 
-/* Copies elements of a run out of the stripes that they lie in. */
-static dcp_status copy_elements(struct stored_runs *runs, const struct share_run *run, int64_t from,
-                                int64_t end, unsigned char *bytes)
+/* Each of those that are read together once, in the order of runs. */
+static dcp_status read_stripes(struct stored_runs *runs, struct share_target *targets, size_t count)
 {
-    const struct share_region *region = &runs->share->regions[run->region];
-    const struct metadata_piece *stored;
-    const struct metadata_entry *entry = entry_of(runs, run, &stored);
-    const struct box piece = share_piece_box(entry, region->piece);
-    const struct held_stripe *held = NULL;
-    size_t size = share_element_size(entry);
-    int64_t length = box_run(piece, region->box);
-    while (from < end) {
-        int64_t position = box_position(piece, region->box, from);
-        if (!held || position >= held->stripe.end)
-            held = held_stripes_find(&runs->held, stored, position);
-        if (!held) {
-            RETURN_IF_ERROR(read_stripe(runs, run, from));
-            continue;
-        }
-        int64_t taken = length - from % length;
-        taken = taken < end - from ? taken : end - from;
-        taken = taken < held->stripe.end - position ? taken : held->stripe.end - position;
-        memcpy(bytes,
-               runs->held.bytes + held->place + (size_t)(position - held->stripe.from) * size,
-               (size_t)taken * size);
-        bytes += (size_t)taken * size;
-        from += taken;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (!targets[i].done)
+            RETURN_IF_ERROR(read_stripe(runs, &targets[i], count - i));
     return DCP_OK;
 }
 
@@ -211,18 +265,20 @@ static void foresee_span(struct stored_runs *runs, const struct share_span *next
                         first + next->end);
 }
 
-static dcp_status read_elements(void *context, const struct share_span *span,
-                                const struct share_span *next, unsigned char *bytes)
+static dcp_status read_elements(void *context, struct share_target *targets, size_t count,
+                                const struct share_span *next)
 {
     struct stored_runs *runs = context;
+    const struct share_span *span = &targets[0].span;
     const struct share_region *region = &runs->share->regions[span->run->region];
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
     if (region->striped)
-        return copy_elements(runs, span->run, span->from, span->end, bytes);
+        return read_stripes(runs, targets, count);
     RETURN_IF_ERROR(open_for(runs, span->run));
     if (next)
         foresee_span(runs, next);
-    RETURN_IF_ERROR(shard_piece_read_span(runs->piece, region->box, span->from, span->end, bytes));
+    RETURN_IF_ERROR(
+        shard_piece_read_span(runs->piece, region->box, span->from, span->end, targets[0].bytes));
     runs->bytes += (uint64_t)(span->end - span->from) * size;
     return DCP_OK;
 }
@@ -250,7 +306,7 @@ static uint64_t stripe_memory(const struct stored_runs *runs)
     bool any = false;
     for (size_t i = 0; i < share->region_count; i++)
         any = any || share->regions[i].striped;
-    return any ? SHARE_STRIPE_MOST : 0;
+    return any ? SHARD_PASS_ROOM : 0;
 }
 
 uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share)
@@ -275,20 +331,22 @@ dcp_status load_share_tensors(const struct load_sharing *sharing, const struct l
     dcp_status status = load_exchange_run(&exchange, DCP_OK, moved, received);
     shard_piece_close(runs.piece);
     share_ahead_end(&runs.ahead);
-    held_stripes_free(&runs.held);
+    memory_release(runs.room);
     return status;
 }
 
-static dcp_status read_stream(void *context, const struct share_span *span,
-                              const struct share_span *next, unsigned char *bytes)
+static dcp_status read_stream(void *context, struct share_target *targets, size_t count,
+                              const struct share_span *next)
 {
     const struct stored_runs *runs = context;
+    const struct share_span *span = &targets[0].span;
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, span->run, &piece);
+    (void)count;
     (void)next;
     return shard_read_stored(runs->sharing->reader, entry, piece,
                              runs->sharing->options->verification, (uint64_t)span->from,
-                             (size_t)(span->end - span->from), bytes);
+                             (size_t)(span->end - span->from), targets[0].bytes);
 }
 
 static dcp_status take_object(void *context, const struct read_item *item,

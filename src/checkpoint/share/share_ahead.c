@@ -16,29 +16,16 @@ static bool add_run(const struct share_ahead *ahead, uint32_t at, struct batch_p
     return batch_plan_add_span(plan, entry, &entry->pieces[region->piece], from, end);
 }
 
-/* Whether a run may be read along with an earlier one: what is in a lot is read before any of it is
- * sent. */
-static bool is_near(const struct share_ahead *ahead, uint32_t first, uint32_t at)
-{
-    const struct load_share *share = ahead->share;
-    const struct metadata *metadata = ahead->sharing->metadata;
-    const struct share_region *a = &share->regions[share->runs[first].region];
-    const struct share_region *b = &share->regions[share->runs[at].region];
-    if (!a->striped && !b->striped)
-        return true;
-    return a->striped == b->striped &&
-           metadata->entries[a->entry].pieces[a->piece].file ==
-               metadata->entries[b->entry].pieces[b->piece].file &&
-           share_lot_of(share, metadata, a) == share_lot_of(share, metadata, b);
-}
-
 /* Begins with a run and as many of those after it as fit. *until: the next one. */
 static struct read_batch *begin(const struct share_ahead *ahead, uint32_t first, uint32_t *until)
 {
     const struct load_share *share = ahead->share;
     struct batch_plan plan = {0};
     uint32_t at = first;
-    while (at < share->run_count && is_near(ahead, first, at) && add_run(ahead, at, &plan))
+    while (at < share->run_count &&
+           share_read_together(share, ahead->sharing->metadata, &share->runs[first],
+                               &share->runs[at]) &&
+           add_run(ahead, at, &plan))
         at = share->next[at];
     if (at == first && at < share->run_count)
         at = share->next[at]; /* it is read by itself */

@@ -11,19 +11,26 @@
 
 enum { ALIGNMENT = 16 };
 
+/* Windows in a buffer: where the next one goes, and the run with which the last one began or ended.
+ */
+struct packing {
+    const struct share_run *run;
+    size_t place;
+};
+
 struct share_prefetch {
     const struct load_exchange *exchange;
     const struct load_share *share;
     size_t buffer_size;
     size_t buffer_count;
+    size_t target_count; /* that are read together, at most */
     unsigned char *buffers[PREFETCH_BUFFERS];
-    unsigned char *bytes[PREFETCH_BUFFERS]; /* of each: itself, or where what was read belongs */
+    struct share_target *targets;
     const struct share_destinations *put;
     struct share_cursor cursor; /* of the filling thread */
 
     /* Of the sending thread. */
-    bool begun;
-    size_t place; /* position in the current buffer */
+    struct packing sent; /* of the current buffer; no run: there is none yet */
     dcp_status failed;
 
     bool threaded;
@@ -41,98 +48,120 @@ static size_t align(size_t place)
     return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static size_t element_size(const struct share_prefetch *prefetch, const struct share_run *run)
+static bool is_striped(const struct share_prefetch *prefetch, const struct share_run *run)
 {
-    const struct share_region *region = &prefetch->share->regions[run->region];
-    return share_element_size(&prefetch->exchange->metadata->entries[region->entry]);
+    return prefetch->share->regions[run->region].striped;
+}
+
+/* Whether a window that begins with a run goes into the same buffer: what is read together does,
+ * and nothing else with that. */
+static bool has_room(const struct share_prefetch *prefetch, const struct packing *packing,
+                     const struct share_run *run)
+{
+    const struct load_share *share = prefetch->share;
+    if (!packing->run)
+        return true;
+    if (is_striped(prefetch, run) || is_striped(prefetch, packing->run))
+        return share_read_together(share, prefetch->exchange->metadata, packing->run, run);
+    return packing->place + share->window <= EXCHANGE_LOT_BYTES;
+}
+
+static void pack(struct packing *packing, const struct share_run *run, size_t size)
+{
+    packing->run = run;
+    packing->place = align(packing->place + size);
 }
 
 /* How far a buffer has been filled. */
 struct filling {
     struct share_cursor cursor;
-    struct share_window window;
-    size_t window_place;
+    struct share_window window; /* which is not packed yet */
+    struct packing packing;
 };
 
-/* The next segment of the windows that fit into a buffer; false: there is none. */
+/* The next segment of the windows that go into a buffer; false: there is none. */
 static bool next_segment(const struct share_prefetch *prefetch, struct filling *filling,
                          struct share_segment *segment)
 {
     const struct load_share *share = prefetch->share;
-    while (!share_window_next(share, prefetch->exchange->metadata, &filling->window,
-                              &filling->cursor, segment)) {
-        filling->window_place = align(filling->window_place + filling->window.bytes);
-        if (!filling->window.begun || filling->window_place + share->window > prefetch->buffer_size)
-            return false;
+    const struct metadata *metadata = prefetch->exchange->metadata;
+    while (!share_window_next(share, metadata, &filling->window, &filling->cursor, segment)) {
+        if (filling->window.begun)
+            pack(&filling->packing, filling->window.run, filling->window.bytes);
         filling->window = (struct share_window){0};
+        if (filling->cursor.run == share->run_count ||
+            !has_room(prefetch, &filling->packing, &share->runs[filling->cursor.run]))
+            return false;
     }
     return true;
 }
 
-/* Segments that are read together. */
-struct stretch {
-    struct share_span span;
-    size_t place; /* in the buffer */
-    size_t size;
-};
-
-static bool next_stretch(const struct share_prefetch *prefetch, struct filling *filling,
-                         struct stretch *stretch)
+/* Where the last segment goes: a window of its own to where it belongs, if that is known. */
+static unsigned char *place_of(const struct share_prefetch *prefetch, const struct filling *filling,
+                               const struct share_segment *segment, unsigned char *buffer)
 {
     struct filling after = *filling;
+    struct share_segment next;
+    unsigned char *place = NULL;
+    if (segment->place == 0 && !share_window_next(prefetch->share, prefetch->exchange->metadata,
+                                                  &after.window, &after.cursor, &next))
+        place = share_destinations_place(prefetch->put, segment->run, segment->from);
+    return place ? place : buffer + filling->packing.place + segment->place;
+}
+
+/* Segments of a run that follow each other in memory as well. */
+static bool next_target(const struct share_prefetch *prefetch, struct filling *filling,
+                        unsigned char *buffer, struct share_target *target)
+{
+    const struct metadata *metadata = prefetch->exchange->metadata;
+    struct filling after = *filling;
     struct share_segment segment;
-    *stretch = (struct stretch){.size = 0};
+    struct share_span *span = &target->span;
+    size_t size = 0;
+    *target = (struct share_target){.bytes = NULL};
     while (next_segment(prefetch, &after, &segment)) {
-        struct share_span *span = &stretch->span;
-        size_t place = after.window_place + segment.place;
-        if (span->run && (span->run != segment.run || stretch->place + stretch->size != place))
+        const struct share_region *region = &prefetch->share->regions[segment.run->region];
+        unsigned char *place = place_of(prefetch, &after, &segment, buffer);
+        if (span->run && (span->run != segment.run || target->bytes + size != place))
             break;
         if (!span->run)
-            *stretch = (struct stretch){{segment.run, segment.from, segment.end}, place, 0};
+            *target = (struct share_target){{segment.run, segment.from, segment.end}, place, false};
         span->end = segment.end;
-        stretch->size += (size_t)(segment.end - segment.from) * element_size(prefetch, segment.run);
+        size += (size_t)(segment.end - segment.from) *
+                share_element_size(&metadata->entries[region->entry]);
         *filling = after;
     }
-    return stretch->span.run != NULL;
+    return span->run != NULL;
 }
 
 /* The first one of the next buffer, without filling it. */
-static bool peek_stretch(const struct share_prefetch *prefetch, struct stretch *stretch)
+static bool peek_target(const struct share_prefetch *prefetch, const struct filling *filling,
+                        unsigned char *buffer, struct share_target *target)
 {
-    struct filling filling = {.cursor = prefetch->cursor};
-    return next_stretch(prefetch, &filling, stretch);
+    struct filling next = {.cursor = filling->cursor};
+    return next_target(prefetch, &next, buffer, target);
 }
 
-/* Whether no stretch follows in the same buffer. */
-static bool is_all(const struct share_prefetch *prefetch, const struct filling *filling)
-{
-    struct filling after = *filling;
-    struct share_segment segment;
-    return !next_segment(prefetch, &after, &segment);
-}
-
-/* Reads as many windows as fit into a buffer; what is consecutive, to where it belongs. */
+/* Reads the windows that go into a buffer: what is read together at once, else target after
+ * target. */
 static dcp_status fill_buffer(struct share_prefetch *prefetch, size_t index)
 {
     const struct load_exchange *exchange = prefetch->exchange;
     struct filling filling = {.cursor = prefetch->cursor};
-    struct stretch stretch, next;
+    struct share_target *targets = prefetch->targets, next;
     unsigned char *buffer = prefetch->buffers[index];
-    bool more = next_stretch(prefetch, &filling, &stretch);
-    if (more && is_all(prefetch, &filling)) {
-        unsigned char *place =
-            share_destinations_place(prefetch->put, stretch.span.run, stretch.span.from);
-        buffer = place ? place : buffer;
-    }
-    prefetch->bytes[index] = buffer;
+    bool more = next_target(prefetch, &filling, buffer, &targets[0]);
     while (more) {
-        more = next_stretch(prefetch, &filling, &next);
-        prefetch->cursor = filling.cursor;
-        bool known = more || peek_stretch(prefetch, &next);
-        RETURN_IF_ERROR(exchange->read(exchange->read_context, &stretch.span,
-                                       known ? &next.span : NULL, buffer + stretch.place));
-        stretch = next;
+        bool together = is_striped(prefetch, targets[0].span.run);
+        size_t count = 1;
+        while ((more = next_target(prefetch, &filling, buffer, &next)) && together)
+            targets[count++] = next;
+        bool known = more || peek_target(prefetch, &filling, buffer, &next);
+        RETURN_IF_ERROR(
+            exchange->read(exchange->read_context, targets, count, known ? &next.span : NULL));
+        targets[0] = next;
     }
+    prefetch->cursor = filling.cursor;
     if (prefetch->cursor.run < prefetch->share->run_count || !exchange->end)
         return DCP_OK;
     return exchange->end(exchange->read_context);
@@ -179,15 +208,14 @@ static void *fill_ahead(void *argument)
 static dcp_status take_buffer(struct share_prefetch *prefetch)
 {
     pthread_mutex_lock(&prefetch->mutex);
-    prefetch->emptied += prefetch->begun;
+    prefetch->emptied += prefetch->sent.run != NULL;
     pthread_cond_broadcast(&prefetch->changed);
     while (prefetch->threaded && prefetch->filled == prefetch->emptied)
         pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
     pthread_mutex_unlock(&prefetch->mutex);
     if (!prefetch->threaded)
         note_filled(prefetch, fill_buffer(prefetch, prefetch->emptied % prefetch->buffer_count));
-    prefetch->begun = true;
-    prefetch->place = 0;
+    prefetch->sent = (struct packing){.run = NULL};
     pthread_mutex_lock(&prefetch->mutex);
     bool is_last = prefetch->filled - prefetch->emptied == 1;
     if (is_last && prefetch->failure.status != DCP_OK)
@@ -196,32 +224,21 @@ static dcp_status take_buffer(struct share_prefetch *prefetch)
     return prefetch->failed;
 }
 
-dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
-                               const unsigned char **bytes)
+dcp_status share_prefetch_next(struct share_prefetch *prefetch, const struct share_run *run,
+                               size_t size, const unsigned char **bytes)
 {
+    struct packing *sent = &prefetch->sent;
     *bytes = prefetch->buffers[0];
     if (prefetch->failed != DCP_OK)
         return error_restore(&prefetch->failure);
-    if (!prefetch->begun || prefetch->place + prefetch->share->window > prefetch->buffer_size)
+    if (!sent->run || !has_room(prefetch, sent, run))
         RETURN_IF_ERROR(take_buffer(prefetch));
-    *bytes = prefetch->bytes[prefetch->emptied % prefetch->buffer_count] + prefetch->place;
-    prefetch->place = align(prefetch->place + size);
+    *bytes = prefetch->buffers[prefetch->emptied % prefetch->buffer_count] + sent->place;
+    pack(sent, run, size);
     return DCP_OK;
 }
 
-/* The bytes of all that the rank has to send. */
-static uint64_t stream_bytes(const struct share_prefetch *prefetch)
-{
-    const struct load_share *share = prefetch->share;
-    uint64_t total = 0;
-    for (uint32_t at = prefetch->cursor.run; at < share->run_count; at = share->next[at]) {
-        const struct share_run *run = &share->runs[at];
-        total += (uint64_t)(run->end - run->from) * element_size(prefetch, run) + ALIGNMENT;
-    }
-    return total;
-}
-
-/* Chooses the number and size of the buffers. */
+/* Chooses the number and size of the buffers: as what is to be read fills them. */
 static struct share_prefetch choose_buffer(const struct load_exchange *exchange)
 {
     const struct load_share *share = exchange->share;
@@ -229,12 +246,23 @@ static struct share_prefetch choose_buffer(const struct load_exchange *exchange)
         .exchange = exchange,
         .share = share,
         .cursor = share_cursor_start(share, (uint32_t)dcp_group_rank(exchange->group)),
+        .buffer_size = share->window,
+        .target_count = 1,
     };
-    uint64_t total = stream_bytes(&prefetch);
-    prefetch.buffer_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
-    if (prefetch.buffer_size < share->window)
-        prefetch.buffer_size = share->window;
-    prefetch.buffer_count = total <= prefetch.buffer_size ? 1 : PREFETCH_BUFFERS;
+    struct filling filling = {.cursor = prefetch.cursor};
+    struct share_segment segment;
+    size_t buffers = 0;
+    for (; filling.cursor.run < share->run_count; buffers++) {
+        size_t targets = 0;
+        filling = (struct filling){.cursor = filling.cursor};
+        while (next_segment(&prefetch, &filling, &segment))
+            targets += is_striped(&prefetch, segment.run);
+        if (targets > prefetch.target_count)
+            prefetch.target_count = targets;
+        if (filling.packing.place > prefetch.buffer_size)
+            prefetch.buffer_size = filling.packing.place;
+    }
+    prefetch.buffer_count = buffers <= 1 ? 1 : PREFETCH_BUFFERS;
     return prefetch;
 }
 
@@ -242,7 +270,7 @@ uint64_t share_prefetch_memory(const struct load_exchange *exchange)
 {
     struct share_prefetch prefetch = choose_buffer(exchange);
     return sizeof prefetch + (uint64_t)prefetch.buffer_count * prefetch.buffer_size +
-           THREAD_STACK_SIZE;
+           prefetch.target_count * sizeof *prefetch.targets + THREAD_STACK_SIZE;
 }
 
 static dcp_status allocate(struct share_prefetch *prefetch)
@@ -252,6 +280,10 @@ static dcp_status allocate(struct share_prefetch *prefetch)
         if (!prefetch->buffers[i])
             return error_no_memory(prefetch->buffer_size, "buffers to read for other ranks");
     }
+    prefetch->targets = memory_allocate_array(prefetch->target_count, sizeof *prefetch->targets);
+    if (!prefetch->targets)
+        return error_no_memory(prefetch->target_count * sizeof *prefetch->targets,
+                               "what to read for other ranks");
     return DCP_OK;
 }
 
@@ -285,6 +317,7 @@ void share_prefetch_close(struct share_prefetch *prefetch)
     }
     for (size_t i = 0; i < prefetch->buffer_count; i++)
         memory_release(prefetch->buffers[i]);
+    memory_release(prefetch->targets);
     pthread_cond_destroy(&prefetch->changed);
     pthread_mutex_destroy(&prefetch->mutex);
     memory_release(prefetch);

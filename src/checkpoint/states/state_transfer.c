@@ -86,12 +86,14 @@ struct held_runs {
     const struct load_share *share;
 };
 
-static dcp_status read_held(void *context, const struct share_span *span,
-                            const struct share_span *next, unsigned char *bytes)
+static dcp_status read_held(void *context, struct share_target *targets, size_t count,
+                            const struct share_span *next)
 {
     const struct held_runs *held = context;
+    const struct share_span *span = &targets[0].span;
     const struct share_region *region = &held->share->regions[span->run->region];
-    dcp_status status = read_run(held->transfer, region, span->from, span->end, bytes);
+    dcp_status status = read_run(held->transfer, region, span->from, span->end, targets[0].bytes);
+    (void)count;
     (void)next;
     return status == DCP_OK
                ? DCP_OK

@@ -132,12 +132,12 @@ size_t share_element_size(const struct metadata_entry *entry);
 uint64_t share_lot_of(const struct load_share *share, const struct metadata *metadata,
                       const struct share_region *region);
 #define SHARE_NO_LOT UINT64_MAX
-/* The pieces in lots are smaller. */
+/* The pieces in lots are smaller, as they are stored and as elements. */
 #define SHARE_LOT_PIECE ((uint64_t)1 << 20)
 
 /* Bytes of a stripe, as far as the piece is not smaller; and at most, as stripes end where blocks
  * with a checksum do. */
-#define SHARE_STRIPE      ((uint64_t)6 << 20)
+#define SHARE_STRIPE      ((uint64_t)5 << 20)
 #define SHARE_STRIPE_MOST (SHARE_STRIPE + ((uint64_t)1 << 20))
 
 /* Elements of a piece, row-major. */
@@ -150,6 +150,11 @@ struct share_stripe {
 /* The stripe that an element of a striped region lies in. */
 struct share_stripe share_stripe_of(const struct metadata *metadata,
                                     const struct share_region *region, int64_t element);
+
+/* Whether a rank reads two of its runs at once, before it sends either: they are of the same stripe
+ * or lot. Runs of pieces that are not striped are read as they are sent. */
+bool share_read_together(const struct load_share *share, const struct metadata *metadata,
+                         const struct share_run *a, const struct share_run *b);
 
 /* Whether a rank gets what is in a set. */
 bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t rank);
@@ -171,10 +176,12 @@ struct share_cursor {
 struct share_cursor share_cursor_start(const struct load_share *share, uint32_t reader);
 
 /* A window: some of the elements that follow each other in a reader's runs, all for the same set of
- * ranks, in one message of share->window bytes at most. Zero is the start of one. */
+ * ranks and read together, in one message of share->window bytes at most. Zero is the start of one.
+ */
 struct share_window {
     bool begun;
     bool full; /* with a large segment, which is alone in it */
+    const struct share_run *run;
     uint32_t set;
     size_t bytes; /* so far */
 };

@@ -83,9 +83,13 @@ static uint64_t bytes_of(const struct assignment *assignment, const struct share
 uint64_t share_lot_of(const struct load_share *share, const struct metadata *metadata,
                       const struct share_region *region)
 {
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
     const struct metadata_piece *piece = piece_of(metadata, region);
-    bool small = metadata_is_in_stream(piece) && piece->length < SHARE_LOT_PIECE;
-    return share->lot > 0 && small ? piece->offset / share->lot : SHARE_NO_LOT;
+    if (share->lot == 0 || !metadata_is_in_stream(piece) || piece->length >= SHARE_LOT_PIECE)
+        return SHARE_NO_LOT;
+    uint64_t elements = (uint64_t)box_volume(share_piece_box(entry, region->piece));
+    bool small = elements < SHARE_LOT_PIECE / share_element_size(entry);
+    return small ? piece->offset / share->lot : SHARE_NO_LOT;
 }
 
 static int compare_numbers(uint64_t a, uint64_t b)

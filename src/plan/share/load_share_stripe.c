@@ -64,6 +64,21 @@ struct share_stripe share_stripe_of(const struct metadata *metadata,
     return stripe_at(&stripes, box_position(stripes.whole.box, region->box, element));
 }
 
+bool share_read_together(const struct load_share *share, const struct metadata *metadata,
+                         const struct share_run *a, const struct share_run *b)
+{
+    const struct share_region *x = &share->regions[a->region], *y = &share->regions[b->region];
+    if (!x->striped || !y->striped)
+        return x->striped == y->striped;
+    const struct metadata_piece *p = &metadata->entries[x->entry].pieces[x->piece];
+    const struct metadata_piece *q = &metadata->entries[y->entry].pieces[y->piece];
+    uint64_t lot = share_lot_of(share, metadata, x);
+    if (p->file != q->file || lot != share_lot_of(share, metadata, y))
+        return false;
+    return lot != SHARE_NO_LOT || (p == q && share_stripe_of(metadata, x, a->from).index ==
+                                                 share_stripe_of(metadata, y, b->from).index);
+}
+
 static bool is_part_of(const struct share_region *part, const struct share_region *piece)
 {
     return part->entry == piece->entry && part->piece == piece->piece;

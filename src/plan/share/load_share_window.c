@@ -33,7 +33,9 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
         return false;
     const struct share_run *run = &share->runs[cursor->run];
     const struct share_region *region = &share->regions[run->region];
-    if (window->full || (window->begun && window->set != region->set))
+    if (window->full ||
+        (window->begun &&
+         (window->set != region->set || !share_read_together(share, metadata, window->run, run))))
         return false;
     size_t size = share_element_size(&metadata->entries[region->entry]);
     size_t place = (window->bytes + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
@@ -51,6 +53,7 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
         return false;
     *segment = (struct share_segment){run, from, end, place};
     window->begun = true;
+    window->run = run;
     window->full = large;
     window->set = region->set;
     window->bytes = place + (size_t)(end - from) * size;

@@ -95,8 +95,10 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
     struct checked_source *checked = context;
     RETURN_IF_ERROR(progress_part_add(&checked->part, size));
     if (checked->widened)
-        return check_blocks(checked, position, bytes, size, checked->straight_end);
-    return crc_piece(checked, position, bytes, size);
+        RETURN_IF_ERROR(check_blocks(checked, position, bytes, size, checked->straight_end));
+    else
+        RETURN_IF_ERROR(crc_piece(checked, position, bytes, size));
+    return checked->take ? checked->take(checked->taking, bytes, size) : DCP_OK;
 }
 
 /* Passes over bytes in memory, and copies them to `to`, unless that is NULL. */
@@ -182,33 +184,44 @@ static bool is_held(const struct checked_source *checked, uint64_t position)
     return position >= checked->held_start && position - checked->held_start < checked->held_size;
 }
 
+/* To their place, if they have one. */
+static dcp_status copy_held(struct checked_source *checked, uint64_t position, unsigned char *place,
+                            size_t size)
+{
+    const unsigned char *bytes = checked->held + (position - checked->held_start);
+    if (checked->take)
+        RETURN_IF_ERROR(checked->take(checked->taking, bytes, size));
+    else
+        memcpy(place, bytes, size);
+    return progress_part_add(&checked->part, size);
+}
+
 /* Whole blocks are read straight into the destination; parts of blocks and small ranges are
  * copied from the held blocks. */
 static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
                               unsigned char *bytes, size_t size)
 {
     struct shard_file *file = checked->file;
-    uint64_t end = position + size;
+    uint64_t start = position, end = position + size;
     uint64_t last = end == file->content_length ? end : end - end % file->block_size;
     if (last != end && last > position && last - position >= CHECKED_SOURCE_HELD && !checked->batch)
         shard_file_expect(file, &checked->ending, last,
                           (size_t)(block_end(file, last / file->block_size) - last));
     while (position < end) {
         uint64_t stop = end;
+        unsigned char *place = checked->take ? NULL : bytes + (position - start);
         if (is_held(checked, position)) {
             uint64_t within = position - checked->held_start;
             if (checked->held_size - within < end - position)
                 stop = position + checked->held_size - within;
-            memcpy(bytes, checked->held + within, (size_t)(stop - position));
-            RETURN_IF_ERROR(progress_part_add(&checked->part, stop - position));
+            RETURN_IF_ERROR(copy_held(checked, position, place, (size_t)(stop - position)));
         } else if (position % file->block_size == 0 && position < last) {
             stop = checked->straight_end = last;
-            RETURN_IF_ERROR(read_straight(checked, position, bytes, (size_t)(stop - position)));
+            RETURN_IF_ERROR(read_straight(checked, position, place, (size_t)(stop - position)));
         } else {
             RETURN_IF_ERROR(hold_range(checked, position, end));
             continue;
         }
-        bytes += stop - position;
         position = stop;
     }
     return DCP_OK;
@@ -225,6 +238,16 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
                              "%zu bytes expected at %" PRIu64 ", but the content ends at %" PRIu64,
                              size, position, checked->file->content_length);
     return read_blocks(checked, position, bytes, size);
+}
+
+dcp_status checked_source_give(struct checked_source *checked, const struct byte_source *source,
+                               uint64_t offset, size_t size, byte_taker take, void *taking)
+{
+    checked->take = take;
+    checked->taking = taking;
+    dcp_status status = byte_source_read(source, offset, NULL, size);
+    checked->take = NULL;
+    return status;
 }
 
 /* A few blocks, to be copied from there. Those that are held already are not read again. */

@@ -11,6 +11,7 @@
 #define STORAGE_SHARD_CHECKED_SOURCE_H
 
 #include "base/checksum.h"
+#include "storage/shard/shard_reader.h"
 #include "storage/shard/shard_request.h"
 
 struct checked_source {
@@ -19,6 +20,8 @@ struct checked_source {
     struct progress_part part;      /* is called for bytes that are read */
     const struct shard_range *next; /* what is read after it; NULL: unknown */
     struct read_batch *batch;       /* NULL, or what may have bytes of it; borrowed */
+    byte_taker take;                /* gets what is read, which then has no place; NULL: it has */
+    void *taking;
 
     bool widened;
     struct shard_sums_window sums;
@@ -66,6 +69,10 @@ void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, u
 void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
                                struct shard_parts *parts, size_t part, uint64_t place,
                                uint32_t crc);
+/* Reads a range, as source->read, and gives its bytes to `take`, each part after it was checked as
+ * far as it is by itself. */
+dcp_status checked_source_give(struct checked_source *checked, const struct byte_source *source,
+                               uint64_t offset, size_t size, byte_taker take, void *taking);
 /* Checks whole blocks that are in memory: of the file, from a position on. After widening. */
 dcp_status checked_source_pass(struct checked_source *checked, uint64_t position,
                                const unsigned char *bytes, size_t size);

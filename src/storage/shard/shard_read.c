@@ -2,6 +2,7 @@
 /* Reading one region of one stored tensor, or one object. */
 #include <inttypes.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/memory_account.h"
@@ -233,6 +234,15 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
         read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
 }
 
+/* Where a region whose elements lie one after the other begins in what is stored, in elements. */
+static int64_t first_of(const struct shard_piece *opened, struct box region)
+{
+    int64_t first = opened->view.storage_offset;
+    for (int32_t i = 0; i < region.ndim; i++)
+        first += (region.offsets[i] - opened->item.piece->offsets[i]) * opened->view.strides[i];
+    return first;
+}
+
 /* Elements that lie one after the other, as one dimension: rows that are begun or ended in the
  * middle would otherwise be reads of their own. */
 static dcp_status read_dense_span(struct shard_piece *opened, struct box region, int64_t from,
@@ -245,9 +255,7 @@ static dcp_status read_dense_span(struct shard_piece *opened, struct box region,
                                      .element = elements,
                                      .strides = &stride,
                                      .buffer_bytes = choose_buffer(item)};
-    for (int32_t i = 0; i < region.ndim; i++)
-        flat.storage_offset +=
-            (region.offsets[i] - item->piece->offsets[i]) * opened->view.strides[i];
+    flat.storage_offset = first_of(opened, region);
     flat.ndim = 1;
     flat.sizes = &volume;
     flat.strides = &stride;
@@ -263,15 +271,22 @@ static void forget_next(struct shard_piece *opened)
     opened->item.checked.next = NULL;
 }
 
+static bool is_dense_span(const struct shard_piece *opened, struct box region, int64_t from,
+                          int64_t end)
+{
+    const struct metadata_piece *piece = opened->item.piece;
+    const struct box stored = {opened->item.entry->ndim, piece->offsets, piece->sizes};
+    return box_contains(stored, region) && from >= 0 && end <= box_volume(region) &&
+           copy_is_dense(region.ndim, region.sizes, opened->view.strides);
+}
+
 static dcp_status read_span(struct shard_piece *opened, struct box region, int64_t from,
                             int64_t end, void *elements)
 {
     const struct metadata_entry *entry = opened->item.entry;
-    const struct box stored = {entry->ndim, opened->item.piece->offsets, opened->item.piece->sizes};
     unsigned char *bytes = elements;
     RETURN_IF_ERROR(make_flow(opened));
-    if (box_contains(stored, region) && from >= 0 && end <= box_volume(region) &&
-        copy_is_dense(region.ndim, region.sizes, opened->view.strides))
+    if (is_dense_span(opened, region, from, end))
         return read_dense_span(opened, region, from, end, elements);
     while (from < end) {
         struct box_storage box;
@@ -288,6 +303,59 @@ dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, 
 {
     dcp_status status = read_span(opened, region, from, end, elements);
     forget_next(opened); /* it has begun, and keeps its file */
+    return status;
+}
+
+/* Whether bytes can be given as they are read, without a place of their own: they are those of a
+ * file, which reading ahead has in its buffers. */
+static bool can_be_given(const struct shard_piece *opened, struct box region, int64_t from,
+                         int64_t end)
+{
+    const struct stored_item *item = &opened->item;
+    const struct tensor_view *view = &opened->view;
+    return item->source.context == &item->checked && !item->reader->how.plain && !view->swapped &&
+           !view->conjugate && !view->negative && view->data_length == view->storage_bytes &&
+           is_dense_span(opened, region, from, end);
+}
+
+static dcp_status give_span(struct shard_piece *opened, struct box region, int64_t from,
+                            int64_t end, byte_taker take, void *taking)
+{
+    struct stored_item *item = &opened->item;
+    const struct tensor_view *view = &opened->view;
+    uint64_t size = dcp_dtype_size(view->dtype);
+    int64_t first, last;
+    uint64_t start;
+    bool fits = checked_add_i64(first_of(opened, region), from, &first) && first >= 0 &&
+                checked_add_i64(first, end - from, &last) &&
+                (uint64_t)last <= view->storage_bytes / size &&
+                checked_add_u64(view->data_offset, (uint64_t)first * size, &start);
+    dcp_status status =
+        fits ? checked_source_give(&item->checked, &item->source, start,
+                                   (size_t)((uint64_t)(end - from) * size), take, taking)
+             : dcp_error_set(DCP_ERR_FORMAT, "the elements reach beyond the stored bytes");
+    return shard_reader_blame(item->reader, item->entry, item->piece, status);
+}
+
+dcp_status shard_piece_pass_span(struct shard_piece *opened, struct box region, int64_t from,
+                                 int64_t end, void *room, byte_taker take, void *taking)
+{
+    const size_t size = dcp_dtype_size(opened->item.entry->dtype);
+    const int64_t most = (int64_t)(SHARD_PASS_ROOM / size);
+    dcp_status status = DCP_OK;
+    if (can_be_given(opened, region, from, end)) {
+        status = give_span(opened, region, from, end, take, taking);
+        forget_next(opened);
+        return status;
+    }
+    if (end - from > most)
+        forget_next(opened);
+    for (int64_t taken; from < end && status == DCP_OK; from += taken) {
+        taken = end - from < most ? end - from : most;
+        status = shard_piece_read_span(opened, region, from, from + taken, room);
+        if (status == DCP_OK)
+            status = take(taking, room, (size_t)taken * size);
+    }
     return status;
 }
 

@@ -197,6 +197,13 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
  */
 dcp_status shard_piece_read_span(struct shard_piece *opened, struct box region, int64_t from,
                                  int64_t end, void *elements);
+/* Gets bytes part after part, in order, while they are in a core's cache. */
+typedef dcp_status (*byte_taker)(void *context, const unsigned char *bytes, size_t size);
+/* Reads a span as above, and gives its bytes to `take` instead of bringing them to one place. room:
+ * for SHARD_PASS_ROOM bytes, of what cannot be given from where it was read to. */
+#define SHARD_PASS_ROOM ((size_t)1 << 20)
+dcp_status shard_piece_pass_span(struct shard_piece *opened, struct box region, int64_t from,
+                                 int64_t end, void *room, byte_taker take, void *taking);
 /* Says what is read after the next span: elements from to end - 1 of that piece, row-major, or of
  * another one, perhaps in another file, which is opened. It begins meanwhile, if it is large. */
 void shard_piece_foresee(struct shard_piece *opened, const struct metadata_entry *entry,
