@@ -18,7 +18,7 @@ venv=$PWD/build/venv
 
 install_packages() {
     cmake/install_packages.sh build-essential cmake ninja-build ccache pkg-config git \
-        libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin libcmocka-dev \
+        libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin iproute2 libcmocka-dev \
         clang clang-tidy clang-format cppcheck doxygen python3-venv strace file groff-base \
         rustc bindgen golang-go chromium
 }
