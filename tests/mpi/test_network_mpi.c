@@ -3,7 +3,6 @@
  * rank is told within its deadline, and what is stored is the old checkpoint or the new one.
  * run_hosts.sh starts it, where each host is a network namespace: a rank cuts its host off by
  * taking the interface down. */
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 

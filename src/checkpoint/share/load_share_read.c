@@ -37,6 +37,12 @@ static const struct metadata_entry *entry_of(const struct stored_runs *runs,
     return entry;
 }
 
+static const struct share_region *region_of(const struct stored_runs *runs,
+                                            const struct share_target *target)
+{
+    return &runs->share->regions[target->span.run->region];
+}
+
 static bool is_same_piece(const struct share_region *a, const struct share_region *b)
 {
     return a->entry == b->entry && a->piece == b->piece;
@@ -166,7 +172,7 @@ static void fill_target(const struct stripe_pass *pass, const struct share_targe
                         const unsigned char *bytes, int64_t count)
 {
     const struct share_span *span = &target->span;
-    const struct box region = pass->runs->share->regions[span->run->region].box;
+    const struct box region = region_of(pass->runs, target)->box;
     int64_t length = box_run(pass->piece, region);
     int64_t at = box_elements_before(pass->piece, region, pass->position);
     int64_t end = box_elements_before(pass->piece, region, pass->position + count);
@@ -186,7 +192,7 @@ static void fill_targets(struct stripe_pass *pass, const unsigned char *bytes, i
 {
     for (size_t i = 0; i < pass->count; i++) {
         const struct share_target *target = &pass->targets[i];
-        if (is_same_piece(&pass->runs->share->regions[target->span.run->region], pass->region))
+        if (is_same_piece(region_of(pass->runs, target), pass->region))
             fill_target(pass, target, bytes, count);
     }
     pass->position += count;
@@ -216,7 +222,7 @@ static dcp_status take_part(void *context, const unsigned char *bytes, size_t si
 static dcp_status read_stripe(struct stored_runs *runs, struct share_target *targets, size_t count)
 {
     const struct share_run *run = targets[0].span.run;
-    const struct share_region *region = &runs->share->regions[run->region];
+    const struct share_region *region = region_of(runs, &targets[0]);
     const struct metadata *metadata = runs->sharing->metadata;
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, run, &piece);
@@ -238,8 +244,7 @@ static dcp_status read_stripe(struct stored_runs *runs, struct share_target *tar
                                           runs->room, take_part, &pass));
     runs->bytes += (uint64_t)(stripe.end - stripe.from) * pass.size;
     for (size_t i = 0; i < count; i++)
-        targets[i].done = targets[i].done ||
-                          is_same_piece(&runs->share->regions[targets[i].span.run->region], region);
+        targets[i].done = targets[i].done || is_same_piece(region_of(runs, &targets[i]), region);
     return DCP_OK;
 }
 
@@ -270,7 +275,7 @@ static dcp_status read_elements(void *context, struct share_target *targets, siz
 {
     struct stored_runs *runs = context;
     const struct share_span *span = &targets[0].span;
-    const struct share_region *region = &runs->share->regions[span->run->region];
+    const struct share_region *region = region_of(runs, &targets[0]);
     size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
     if (region->striped)
         return read_stripes(runs, targets, count);

@@ -11,8 +11,7 @@
 
 enum { ALIGNMENT = 16 };
 
-/* Windows in a buffer: where the next one goes, and the run with which the last one began or ended.
- */
+/* The windows in a buffer: a run of the last one, and where the next one goes. */
 struct packing {
     const struct share_run *run;
     size_t place;
