@@ -192,7 +192,10 @@ typedef enum dcp_reading {
     DCP_READING_DIRECT = 10, /**< each rank reads everything that it wants */
     /**
      * Each byte that several ranks want is read by one of them and sent to the others through the
-     * group's `all_to_all`, while the next bytes are read. Ranks read about equal bytes; large
+     * group's `all_to_all`, while the next bytes are read. Ranks of one host read each other's
+     * buffers instead (memfd_create() of Linux; ranks of one user, pid namespace and network
+     * namespace that can open each other's files in /proc), and exchange where in them the bytes
+     * are, for which a group without `all_to_all` is as good. Ranks read about equal bytes; large
      * tensors are divided among them. Of chunks that ranks divide by columns (see above), each rank
      * reads some, in stripes of 5 MiB, and sends the others their columns. Objects are read first,
      * before any tensor is changed, and small objects share a message. Each rank takes at most 32

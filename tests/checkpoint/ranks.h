@@ -20,7 +20,9 @@ typedef dcp_status (*rank_body)(struct rank *self);
 
 #define RANKS_MAX 8
 
-/* Runs body on size ranks and waits for all; outcomes are in ranks. The group is freed. */
+/* Runs body on size ranks and waits for all; outcomes are in ranks. The group is freed. Ranks whose
+ * bits are set in the environment variable RANKS_APART share no memory with others, as on another
+ * host. */
 void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
                void *context);
 /* As above; a failure to make the group, for want of memory, is returned. */

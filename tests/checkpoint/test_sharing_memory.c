@@ -86,20 +86,21 @@ static void more_ranks_take_more(void **state)
     }
 }
 
-/* For what cannot be given to several ranks from where it was read to. */
-static void stripes_take_a_room(void **state)
+/* For what cannot be given to several places from where it was read to. */
+static void reading_takes_a_room(void **state)
 {
     struct wanted wanted;
     const dcp_load_options options = {.verification = DCP_VERIFY_NONE};
     const struct load_plan plan = {.count = 0};
     const struct load_sharing sharing = {
         .options = &options, .metadata = &wanted.metadata, .plan = &plan};
+    const struct load_exchange exchange = {
+        .metadata = &wanted.metadata, .share = &wanted.share, .plan = &plan};
     (void)state;
     want(&wanted, 64);
-    uint64_t before = load_share_memory(&sharing, &wanted.share);
-    wanted.share.regions[0].striped = true;
     uint64_t memory = load_share_memory(&sharing, &wanted.share);
-    assert_in_range(memory, before + SHARD_PASS_ROOM, before + SHARD_PASS_ROOM + 4096);
+    uint64_t exchanging = load_exchange_memory(&exchange);
+    assert_in_range(memory, exchanging + SHARD_PASS_ROOM, exchanging + SHARD_PASS_ROOM + 4096);
     load_share_free(&wanted.share);
 }
 
@@ -169,7 +170,7 @@ static void checksums_of_parts_take_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(more_ranks_take_more), cmocka_unit_test(stripes_take_a_room),
+        cmocka_unit_test(more_ranks_take_more), cmocka_unit_test(reading_takes_a_room),
         cmocka_unit_test(buffers_hold_stripes), cmocka_unit_test(checksums_of_parts_take_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

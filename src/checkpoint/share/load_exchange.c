@@ -6,6 +6,8 @@
  * read without failure. */
 #include "checkpoint/share/load_exchange.h"
 
+#include <inttypes.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "group/group.h"
@@ -30,6 +32,7 @@ struct rounds {
     const struct load_share *share;
     struct dcp_collective call;
     uint32_t rank;
+    struct host_memory *memory; /* through which the ranks of this host exchange windows */
     struct share_prefetch *prefetch;
     struct share_destinations *put;
     struct passage *passages; /* by rank, as all that follow */
@@ -37,6 +40,9 @@ struct rounds {
     unsigned char **places; /* where a message goes */
     bool *to;
     bool *from;
+    bool *noted; /* ranks of this host that exchange a note */
+    bool *met;   /* those that had a window for each other in the round before */
+    uint64_t *notes;
     uint32_t set; /* whose ranks are marked in `to`; set_count: none yet */
     unsigned char *received;
     void *scratch;
@@ -92,7 +98,8 @@ static bool plan_round(struct rounds *rounds)
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
         any = plan_passage(rounds, rank) || any;
         rounds->places[rank] = rounds->passages[rank].place;
-        if (!rounds->from[rank] || rounds->places[rank])
+        if (!rounds->from[rank] || rounds->places[rank] ||
+            host_memory_reaches(rounds->memory, (int)rank))
             continue;
         rounds->places[rank] = place;
         place += (rounds->sizes[rank] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -110,11 +117,47 @@ static void mark_receivers(struct rounds *rounds)
         rounds->to[rank] = rank != rounds->rank && load_share_wants(rounds->share, set, rank);
 }
 
+/* Ranks of this host that have windows for each other exchange notes, and in the round after that
+ * once more: what a rank has read by then may be overwritten. */
+static void mark_noted(struct rounds *rounds)
+{
+    const int *peers;
+    size_t count = host_memory_peers(rounds->memory, &peers);
+    for (size_t i = 0; i < count; i++) {
+        int rank = peers[i];
+        bool meets = (rounds->from[rank] && rounds->sizes[rank] != 0) ||
+                     (rounds->to[rank] && rounds->sizes[rounds->rank] != 0);
+        rounds->noted[rank] = meets || rounds->met[rank];
+        rounds->met[rank] = meets;
+    }
+}
+
+/* Finds the window that has come from another rank. */
+static dcp_status find_window(const struct rounds *rounds, uint32_t rank,
+                              const unsigned char **bytes)
+{
+    size_t size = rounds->sizes[rank];
+    *bytes = rounds->places[rank];
+    if (!host_memory_reaches(rounds->memory, (int)rank))
+        return DCP_OK;
+    *bytes = host_memory_of(rounds->memory, (int)rank, rounds->notes[rank], size);
+    if (!*bytes)
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "rank %" PRIu32 " announces %zu bytes from %" PRIu64
+                             " on of the memory that it shares, which has not so many",
+                             rank, size, rounds->notes[rank]);
+    return DCP_OK;
+}
+
 static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
 {
-    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++)
-        if (rounds->from[rank])
-            RETURN_IF_ERROR(place_window(rounds, rank, rounds->places[rank]));
+    const unsigned char *bytes;
+    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
+        if (!rounds->from[rank])
+            continue;
+        RETURN_IF_ERROR(find_window(rounds, rank, &bytes));
+        RETURN_IF_ERROR(place_window(rounds, rank, bytes));
+    }
     if (rounds->sizes[rounds->rank] == 0 ||
         !load_share_wants(rounds->share, rounds->passages[rounds->rank].set, rounds->rank))
         return DCP_OK;
@@ -130,14 +173,20 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     size_t size = rounds->sizes[rounds->rank];
     const unsigned char *own = NULL;
     dcp_status read = DCP_OK;
+    const unsigned char *shared = host_memory_own(rounds->memory);
     mark_receivers(rounds);
+    mark_noted(rounds);
     if (size != 0)
         read = share_prefetch_next(rounds->prefetch, passage->run, size, &own);
     *mine = *mine == DCP_OK ? read : *mine;
+    uint64_t note = shared && own ? (uint64_t)(own - shared) : 0;
     own = passage->place ? passage->place : own;
     error_save(&error);
     *sent = own;
     const struct group_multicast multicast = {
+        .noted = shared ? rounds->noted : NULL,
+        .note = note,
+        .notes = rounds->notes,
         .sizes = rounds->sizes,
         .send = own,
         .to = rounds->to,
@@ -146,6 +195,8 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
         .scratch = rounds->scratch,
     };
     dcp_status status = group_multicast(rounds->exchange->group, &rounds->call, &multicast);
+    if (status == DCP_OK)
+        share_prefetch_pass(rounds->prefetch);
     if (*mine != DCP_OK)
         error_restore(&error);
     return status != DCP_OK && *mine != DCP_OK ? *mine : status;
@@ -182,14 +233,16 @@ static dcp_status run_rounds(struct rounds *rounds)
     return agree(rounds, mine);
 }
 
-/* Bytes that this rank receives in a round: a window from each rank that sends to it. */
-static size_t received_size(const struct load_exchange *exchange)
+/* Bytes of messages that this rank receives in a round: a window from each rank that sends to it.
+ * memory: that of its host, if it is known. */
+static size_t received_size(const struct load_exchange *exchange, const struct host_memory *memory)
 {
     const struct load_share *share = exchange->share;
     uint32_t own = (uint32_t)dcp_group_rank(exchange->group);
     size_t count = 0;
     for (uint32_t rank = 0; rank < share->rank_count; rank++) {
-        uint32_t at = rank == own ? (uint32_t)share->run_count : share->first[rank];
+        bool silent = rank == own || (memory && host_memory_reaches(memory, (int)rank));
+        uint32_t at = silent ? (uint32_t)share->run_count : share->first[rank];
         while (at < share->run_count &&
                !load_share_wants(share, share->regions[share->runs[at].region].set, own))
             at = share->next[at];
@@ -202,43 +255,60 @@ uint64_t load_exchange_memory(const struct load_exchange *exchange)
 {
     const struct rounds *rounds;
     uint64_t for_each = sizeof *rounds->passages + sizeof *rounds->sizes + sizeof *rounds->places +
-                        sizeof *rounds->to + sizeof *rounds->from;
-    return exchange->share->rank_count * for_each + received_size(exchange) +
+                        sizeof *rounds->to + sizeof *rounds->from + sizeof *rounds->noted +
+                        sizeof *rounds->met + sizeof *rounds->notes;
+    return exchange->share->rank_count * for_each + received_size(exchange, NULL) +
            group_multicast_scratch(exchange->group, exchange->share->window) +
+           host_memory_needs((int)exchange->share->rank_count, 0) +
            share_destinations_memory(exchange) + share_prefetch_memory(exchange) + PLACING_MEMORY;
 }
 
-static dcp_status prepare(struct rounds *rounds)
+static dcp_status open_rounds(struct rounds *rounds)
 {
-    const struct load_share *share = rounds->share;
-    size_t ranks = share->rank_count;
-    size_t received = received_size(rounds->exchange);
-    size_t scratch = group_multicast_scratch(rounds->exchange->group, share->window);
+    size_t ranks = rounds->share->rank_count;
     rounds->passages = memory_allocate_zeroed(ranks, sizeof *rounds->passages);
     rounds->sizes = memory_allocate_zeroed(ranks, sizeof *rounds->sizes);
     rounds->places = memory_allocate_zeroed(ranks, sizeof *rounds->places);
     rounds->to = memory_allocate_zeroed(ranks, sizeof *rounds->to);
     rounds->from = memory_allocate_zeroed(ranks, sizeof *rounds->from);
-    rounds->received = memory_allocate(received);
-    rounds->scratch = memory_allocate(scratch);
+    rounds->noted = memory_allocate_zeroed(ranks, sizeof *rounds->noted);
+    rounds->met = memory_allocate_zeroed(ranks, sizeof *rounds->met);
+    rounds->notes = memory_allocate_zeroed(ranks, sizeof *rounds->notes);
     if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->to || !rounds->from ||
-        !rounds->received || !rounds->scratch)
-        return error_no_memory(received + scratch, "messages of other ranks");
+        !rounds->noted || !rounds->met || !rounds->notes)
+        return error_no_memory(ranks * sizeof *rounds->passages, "messages of other ranks");
     for (uint32_t rank = 0; rank < ranks; rank++)
-        rounds->passages[rank].next = share_cursor_start(share, rank);
+        rounds->passages[rank].next = share_cursor_start(rounds->share, rank);
     RETURN_IF_ERROR(share_destinations_open(rounds->exchange, &rounds->put));
     return share_prefetch_open(rounds->exchange, rounds->put, &rounds->prefetch);
+}
+
+/* Once it is known which ranks share memory. */
+static dcp_status start_rounds(struct rounds *rounds)
+{
+    const struct load_exchange *exchange = rounds->exchange;
+    size_t received = received_size(exchange, rounds->memory);
+    size_t scratch = group_multicast_scratch(exchange->group, rounds->share->window);
+    rounds->received = memory_allocate(received);
+    rounds->scratch = memory_allocate(scratch);
+    if (!rounds->received || !rounds->scratch)
+        return error_no_memory(received + scratch, "messages of other ranks");
+    return share_prefetch_start(rounds->prefetch, rounds->memory);
 }
 
 static void release(struct rounds *rounds)
 {
     share_prefetch_close(rounds->prefetch);
     share_destinations_close(rounds->put);
+    host_memory_close(rounds->memory);
     memory_release(rounds->passages);
     memory_release(rounds->sizes);
     memory_release(rounds->places);
     memory_release(rounds->to);
     memory_release(rounds->from);
+    memory_release(rounds->noted);
+    memory_release(rounds->met);
+    memory_release(rounds->notes);
     memory_release(rounds->received);
     memory_release(rounds->scratch);
 }
@@ -256,10 +326,13 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
     if (exchange->share->run_count == 0)
         return mine;
     if (mine == DCP_OK)
-        mine = prepare(&rounds);
-    dcp_status status = agree(&rounds, mine);
-    if (status == DCP_OK && mine == DCP_OK)
-        status = run_rounds(&rounds);
+        mine = open_rounds(&rounds);
+    size_t room = mine == DCP_OK ? share_prefetch_room(rounds.prefetch) : 0;
+    dcp_status status = host_memory_open(exchange->group, &rounds.call, mine, room, &rounds.memory);
+    if (status == DCP_OK && mine == DCP_OK) {
+        status = agree(&rounds, start_rounds(&rounds));
+        status = status == DCP_OK ? run_rounds(&rounds) : status;
+    }
     *moved += rounds.put ? share_destinations_moved(rounds.put) : 0;
     *received += rounds.received_bytes;
     release(&rounds);

@@ -6,6 +6,7 @@
 
 #include "base/progress.h"
 #include "dcp/group.h"
+#include "group/host_memory.h"
 #include "plan/load/load_plan.h"
 #include "plan/share/load_share.h"
 
@@ -29,7 +30,8 @@ struct share_span {
 struct share_target {
     struct share_span span;
     unsigned char *bytes;
-    bool done; /* used by the reader */
+    unsigned char *also; /* where they go as well; NULL: nowhere */
+    bool done;           /* used by the reader */
 };
 
 /* Reads spans of this rank's runs, in order from run to run: one, or all that are read together
@@ -79,11 +81,18 @@ uint64_t share_prefetch_memory(const struct load_exchange *exchange);
 dcp_status share_prefetch_open(const struct load_exchange *exchange,
                                const struct share_destinations *put,
                                struct share_prefetch **prefetch);
-/* The bytes of the next window, which begins with that run, valid until the next call. If it has
- * one segment, of which share_destinations_place() knows the place, they are there. Even after a
- * failure, *bytes points to memory of that size. */
+/* Bytes of its buffers. */
+size_t share_prefetch_room(const struct share_prefetch *prefetch);
+/* Begins to read. memory: borrowed; for the buffers, if other ranks read it. */
+dcp_status share_prefetch_start(struct share_prefetch *prefetch, const struct host_memory *memory);
+/* The bytes of the next window, which begins with that run, valid until the next call; where other
+ * ranks read them, until share_prefetch_pass() is called after that. If it has one segment, of
+ * which share_destinations_place() knows the place, they are there, and in *bytes only if ranks of
+ * this host read them. Even after a failure, *bytes points to memory of that size. */
 dcp_status share_prefetch_next(struct share_prefetch *prefetch, const struct share_run *run,
                                size_t size, const unsigned char **bytes);
+/* The other ranks of this host have read all windows but the last. */
+void share_prefetch_pass(struct share_prefetch *prefetch);
 /* NULL is allowed. */
 void share_prefetch_close(struct share_prefetch *prefetch);
 

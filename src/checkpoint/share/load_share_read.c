@@ -154,41 +154,43 @@ static void foresee_stripe(struct stored_runs *runs, const struct share_run *run
     shard_piece_foresee(runs->piece, entry, &entry->pieces[other->piece], next.from, next.end);
 }
 
-/* A stripe on its way to the targets that want something of it. */
-struct stripe_pass {
+/* Elements on their way to the targets that want some of them. */
+struct pass {
     const struct stored_runs *runs;
-    struct share_target *targets;
+    const struct share_target *targets;
     size_t count;
     const struct share_region *region; /* one of those in it */
-    struct box piece;
-    int64_t position; /* of what comes next */
-    size_t size;      /* bytes of an element */
+    struct box box;                    /* that they are of */
+    int64_t position;                  /* in it, of what comes next */
+    size_t size;                       /* bytes of an element */
     unsigned char begun[ELEMENT_MOST];
     size_t begun_size; /* bytes of an element of which not all have come */
 };
 
 /* Copies what a target wants of some elements. */
-static void fill_target(const struct stripe_pass *pass, const struct share_target *target,
+static void fill_target(const struct pass *pass, const struct share_target *target,
                         const unsigned char *bytes, int64_t count)
 {
     const struct share_span *span = &target->span;
     const struct box region = region_of(pass->runs, target)->box;
-    int64_t length = box_run(pass->piece, region);
-    int64_t at = box_elements_before(pass->piece, region, pass->position);
-    int64_t end = box_elements_before(pass->piece, region, pass->position + count);
+    int64_t length = box_run(pass->box, region);
+    int64_t at = box_elements_before(pass->box, region, pass->position);
+    int64_t end = box_elements_before(pass->box, region, pass->position + count);
     at = at > span->from ? at : span->from;
     end = end < span->end ? end : span->end;
     while (at < end) {
         int64_t taken = length - at % length;
         taken = taken < end - at ? taken : end - at;
-        size_t from = (size_t)(box_position(pass->piece, region, at) - pass->position);
-        stream_copy(target->bytes + (size_t)(at - span->from) * pass->size,
-                    bytes + from * pass->size, (size_t)taken * pass->size);
+        size_t from = (size_t)(box_position(pass->box, region, at) - pass->position);
+        size_t place = (size_t)(at - span->from) * pass->size, size = (size_t)taken * pass->size;
+        stream_copy(target->bytes + place, bytes + from * pass->size, size);
+        if (target->also)
+            stream_copy(target->also + place, bytes + from * pass->size, size);
         at += taken;
     }
 }
 
-static void fill_targets(struct stripe_pass *pass, const unsigned char *bytes, int64_t count)
+static void fill_targets(struct pass *pass, const unsigned char *bytes, int64_t count)
 {
     for (size_t i = 0; i < pass->count; i++) {
         const struct share_target *target = &pass->targets[i];
@@ -201,7 +203,7 @@ static void fill_targets(struct stripe_pass *pass, const unsigned char *bytes, i
 /* Parts may end in the middle of an element. */
 static dcp_status take_part(void *context, const unsigned char *bytes, size_t size)
 {
-    struct stripe_pass *pass = context;
+    struct pass *pass = context;
     while (size > 0 && (pass->begun_size > 0 || size < pass->size)) {
         pass->begun[pass->begun_size++] = *bytes++;
         size--;
@@ -218,6 +220,27 @@ static dcp_status take_part(void *context, const unsigned char *bytes, size_t si
     return DCP_OK;
 }
 
+/* Reads elements of a box in the open piece, for those targets that are of the same piece as the
+ * first one. */
+static dcp_status pass_elements(struct stored_runs *runs, const struct share_target *targets,
+                                size_t count, struct box box, int64_t from, int64_t end)
+{
+    const struct share_region *region = region_of(runs, &targets[0]);
+    struct pass pass = {.runs = runs,
+                        .targets = targets,
+                        .count = count,
+                        .region = region,
+                        .box = box,
+                        .position = from,
+                        .size =
+                            share_element_size(&runs->sharing->metadata->entries[region->entry])};
+    if (!runs->room)
+        runs->room = memory_allocate(SHARD_PASS_ROOM);
+    if (!runs->room)
+        return error_no_memory(SHARD_PASS_ROOM, "stripes to read for other ranks");
+    return shard_piece_pass_span(runs->piece, box, from, end, runs->room, take_part, &pass);
+}
+
 /* Reads the stripe of a target, and what all targets want of it. */
 static dcp_status read_stripe(struct stored_runs *runs, struct share_target *targets, size_t count)
 {
@@ -227,22 +250,11 @@ static dcp_status read_stripe(struct stored_runs *runs, struct share_target *tar
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, run, &piece);
     const struct share_stripe stripe = share_stripe_of(metadata, region, targets[0].span.from);
-    struct stripe_pass pass = {.runs = runs,
-                               .targets = targets,
-                               .count = count,
-                               .region = region,
-                               .piece = share_piece_box(entry, region->piece),
-                               .position = stripe.from,
-                               .size = share_element_size(entry)};
-    if (!runs->room)
-        runs->room = memory_allocate(SHARD_PASS_ROOM);
-    if (!runs->room)
-        return error_no_memory(SHARD_PASS_ROOM, "stripes to read for other ranks");
     RETURN_IF_ERROR(open_for(runs, run));
     foresee_stripe(runs, run, stripe);
-    RETURN_IF_ERROR(shard_piece_pass_span(runs->piece, pass.piece, stripe.from, stripe.end,
-                                          runs->room, take_part, &pass));
-    runs->bytes += (uint64_t)(stripe.end - stripe.from) * pass.size;
+    RETURN_IF_ERROR(pass_elements(runs, targets, count, share_piece_box(entry, region->piece),
+                                  stripe.from, stripe.end));
+    runs->bytes += (uint64_t)(stripe.end - stripe.from) * share_element_size(entry);
     for (size_t i = 0; i < count; i++)
         targets[i].done = targets[i].done || is_same_piece(region_of(runs, &targets[i]), region);
     return DCP_OK;
@@ -282,8 +294,10 @@ static dcp_status read_elements(void *context, struct share_target *targets, siz
     RETURN_IF_ERROR(open_for(runs, span->run));
     if (next)
         foresee_span(runs, next);
-    RETURN_IF_ERROR(
-        shard_piece_read_span(runs->piece, region->box, span->from, span->end, targets[0].bytes));
+    RETURN_IF_ERROR(targets[0].also
+                        ? pass_elements(runs, targets, 1, region->box, span->from, span->end)
+                        : shard_piece_read_span(runs->piece, region->box, span->from, span->end,
+                                                targets[0].bytes));
     runs->bytes += (uint64_t)(span->end - span->from) * size;
     return DCP_OK;
 }
@@ -305,21 +319,11 @@ static struct load_exchange exchange_of_tensors(struct stored_runs *runs)
     };
 }
 
-static uint64_t stripe_memory(const struct stored_runs *runs)
-{
-    const struct load_share *share = runs->share;
-    bool any = false;
-    for (size_t i = 0; i < share->region_count; i++)
-        any = any || share->regions[i].striped;
-    return any ? SHARD_PASS_ROOM : 0;
-}
-
 uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share)
 {
     struct stored_runs runs = {.sharing = sharing, .share = share};
     const struct load_exchange exchange = exchange_of_tensors(&runs);
-    return load_exchange_memory(&exchange) + load_records_memory(sharing, share) +
-           stripe_memory(&runs);
+    return load_exchange_memory(&exchange) + load_records_memory(sharing, share) + SHARD_PASS_ROOM;
 }
 
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,

@@ -24,12 +24,15 @@ struct share_prefetch {
     size_t buffer_count;
     size_t target_count; /* that are read together, at most */
     unsigned char *buffers[PREFETCH_BUFFERS];
+    const struct host_memory
+        *memory; /* which the buffers are; NULL: other ranks do not read them */
     struct share_target *targets;
     const struct share_destinations *put;
     struct share_cursor cursor; /* of the filling thread */
 
     /* Of the sending thread. */
     struct packing sent; /* of the current buffer; no run: there is none yet */
+    uint64_t taken;      /* buffers before it */
     dcp_status failed;
 
     bool threaded;
@@ -95,17 +98,42 @@ static bool next_segment(const struct share_prefetch *prefetch, struct filling *
     return true;
 }
 
-/* Where the last segment goes: a window of its own to where it belongs, if that is known. */
+/* Where a window of its own belongs, if the last segment is one and that is known. */
 static unsigned char *place_of(const struct share_prefetch *prefetch, const struct filling *filling,
-                               const struct share_segment *segment, unsigned char *buffer)
+                               const struct share_segment *segment)
 {
     struct filling after = *filling;
     struct share_segment next;
-    unsigned char *place = NULL;
-    if (segment->place == 0 && !share_window_next(prefetch->share, prefetch->exchange->metadata,
-                                                  &after.window, &after.cursor, &next))
-        place = share_destinations_place(prefetch->put, segment->run, segment->from);
-    return place ? place : buffer + filling->packing.place + segment->place;
+    if (segment->place != 0 || share_window_next(prefetch->share, prefetch->exchange->metadata,
+                                                 &after.window, &after.cursor, &next))
+        return NULL;
+    return share_destinations_place(prefetch->put, segment->run, segment->from);
+}
+
+/* Whether ranks of this host read windows with a run where they are. */
+static bool others_read(const struct share_prefetch *prefetch, const struct share_run *run)
+{
+    const int *peers;
+    size_t count = prefetch->memory ? host_memory_peers(prefetch->memory, &peers) : 0;
+    bool any = false;
+    for (size_t i = 0; i < count && !any; i++)
+        any = load_share_wants(prefetch->share, prefetch->share->regions[run->region].set,
+                               (uint32_t)peers[i]);
+    return any;
+}
+
+/* Where the last segment goes. */
+static struct share_target target_of(const struct share_prefetch *prefetch,
+                                     const struct filling *filling,
+                                     const struct share_segment *segment, unsigned char *buffer)
+{
+    unsigned char *place = place_of(prefetch, filling, segment);
+    unsigned char *in_window = buffer + filling->packing.place + segment->place;
+    struct share_target target = {.span = {segment->run, segment->from, segment->end},
+                                  .bytes = place ? place : in_window};
+    if (place && others_read(prefetch, segment->run))
+        target.also = in_window;
+    return target;
 }
 
 /* Segments of a run that follow each other in memory as well. */
@@ -120,11 +148,12 @@ static bool next_target(const struct share_prefetch *prefetch, struct filling *f
     *target = (struct share_target){.bytes = NULL};
     while (next_segment(prefetch, &after, &segment)) {
         const struct share_region *region = &prefetch->share->regions[segment.run->region];
-        unsigned char *place = place_of(prefetch, &after, &segment, buffer);
-        if (span->run && (span->run != segment.run || target->bytes + size != place))
+        struct share_target part = target_of(prefetch, &after, &segment, buffer);
+        if (span->run && (span->run != segment.run || target->bytes + size != part.bytes ||
+                          (target->also ? target->also + size : NULL) != part.also))
             break;
         if (!span->run)
-            *target = (struct share_target){{segment.run, segment.from, segment.end}, place, false};
+            *target = part;
         span->end = segment.end;
         size += (size_t)(segment.end - segment.from) *
                 share_element_size(&metadata->entries[region->entry]);
@@ -203,24 +232,39 @@ static void *fill_ahead(void *argument)
     return NULL;
 }
 
-/* Gives back the current buffer, if any, and waits for the next one. */
-static dcp_status take_buffer(struct share_prefetch *prefetch)
+static void give_back(struct share_prefetch *prefetch)
 {
     pthread_mutex_lock(&prefetch->mutex);
-    prefetch->emptied += prefetch->sent.run != NULL;
+    prefetch->emptied = prefetch->taken;
     pthread_cond_broadcast(&prefetch->changed);
-    while (prefetch->threaded && prefetch->filled == prefetch->emptied)
+    pthread_mutex_unlock(&prefetch->mutex);
+}
+
+/* Leaves the current buffer, if any, and waits for the next one. */
+static dcp_status take_buffer(struct share_prefetch *prefetch)
+{
+    prefetch->taken += prefetch->sent.run != NULL;
+    if (!prefetch->memory)
+        give_back(prefetch);
+    pthread_mutex_lock(&prefetch->mutex);
+    while (prefetch->threaded && prefetch->filled == prefetch->taken)
         pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
     pthread_mutex_unlock(&prefetch->mutex);
     if (!prefetch->threaded)
-        note_filled(prefetch, fill_buffer(prefetch, prefetch->emptied % prefetch->buffer_count));
+        note_filled(prefetch, fill_buffer(prefetch, prefetch->taken % prefetch->buffer_count));
     prefetch->sent = (struct packing){.run = NULL};
     pthread_mutex_lock(&prefetch->mutex);
-    bool is_last = prefetch->filled - prefetch->emptied == 1;
+    bool is_last = prefetch->filled - prefetch->taken == 1;
     if (is_last && prefetch->failure.status != DCP_OK)
         prefetch->failed = error_restore(&prefetch->failure);
     pthread_mutex_unlock(&prefetch->mutex);
     return prefetch->failed;
+}
+
+void share_prefetch_pass(struct share_prefetch *prefetch)
+{
+    if (prefetch->emptied != prefetch->taken)
+        give_back(prefetch);
 }
 
 dcp_status share_prefetch_next(struct share_prefetch *prefetch, const struct share_run *run,
@@ -232,7 +276,7 @@ dcp_status share_prefetch_next(struct share_prefetch *prefetch, const struct sha
         return error_restore(&prefetch->failure);
     if (!sent->run || !has_room(prefetch, sent, run))
         RETURN_IF_ERROR(take_buffer(prefetch));
-    *bytes = prefetch->buffers[prefetch->emptied % prefetch->buffer_count] + sent->place;
+    *bytes = prefetch->buffers[prefetch->taken % prefetch->buffer_count] + sent->place;
     pack(sent, run, size);
     return DCP_OK;
 }
@@ -272,10 +316,17 @@ uint64_t share_prefetch_memory(const struct load_exchange *exchange)
            prefetch.target_count * sizeof *prefetch.targets + THREAD_STACK_SIZE;
 }
 
+size_t share_prefetch_room(const struct share_prefetch *prefetch)
+{
+    return prefetch->buffer_count * prefetch->buffer_size;
+}
+
 static dcp_status allocate(struct share_prefetch *prefetch)
 {
+    unsigned char *shared = prefetch->memory ? host_memory_own(prefetch->memory) : NULL;
     for (size_t i = 0; i < prefetch->buffer_count; i++) {
-        prefetch->buffers[i] = memory_allocate_zeroed(1, prefetch->buffer_size);
+        prefetch->buffers[i] = shared ? shared + i * prefetch->buffer_size
+                                      : memory_allocate_zeroed(1, prefetch->buffer_size);
         if (!prefetch->buffers[i])
             return error_no_memory(prefetch->buffer_size, "buffers to read for other ranks");
     }
@@ -297,9 +348,15 @@ dcp_status share_prefetch_open(const struct load_exchange *exchange,
     made->put = put;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
-    dcp_status status = allocate(made);
-    if (status == DCP_OK && made->cursor.run < made->share->run_count)
-        made->threaded = thread_start(&made->thread, fill_ahead, made) == 0;
+    return DCP_OK;
+}
+
+dcp_status share_prefetch_start(struct share_prefetch *prefetch, const struct host_memory *memory)
+{
+    prefetch->memory = host_memory_own(memory) ? memory : NULL;
+    dcp_status status = allocate(prefetch);
+    if (status == DCP_OK && prefetch->cursor.run < prefetch->share->run_count)
+        prefetch->threaded = thread_start(&prefetch->thread, fill_ahead, prefetch) == 0;
     return status;
 }
 
@@ -314,7 +371,7 @@ void share_prefetch_close(struct share_prefetch *prefetch)
         pthread_mutex_unlock(&prefetch->mutex);
         thread_join(&prefetch->thread);
     }
-    for (size_t i = 0; i < prefetch->buffer_count; i++)
+    for (size_t i = 0; i < prefetch->buffer_count && !prefetch->memory; i++)
         memory_release(prefetch->buffers[i]);
     memory_release(prefetch->targets);
     pthread_cond_destroy(&prefetch->changed);

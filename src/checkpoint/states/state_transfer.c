@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/stream_copy.h"
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/states/state_catalog.h"
 #include "format/streams/item.h"
@@ -92,12 +93,14 @@ static dcp_status read_held(void *context, struct share_target *targets, size_t 
     const struct held_runs *held = context;
     const struct share_span *span = &targets[0].span;
     const struct share_region *region = &held->share->regions[span->run->region];
+    const struct metadata_entry *entry = &held->transfer->whole->entries[region->entry];
     dcp_status status = read_run(held->transfer, region, span->from, span->end, targets[0].bytes);
+    if (status == DCP_OK && targets[0].also)
+        stream_copy(targets[0].also, targets[0].bytes,
+                    (size_t)(span->end - span->from) * share_element_size(entry));
     (void)count;
     (void)next;
-    return status == DCP_OK
-               ? DCP_OK
-               : error_prefix(status, "%s", held->transfer->whole->entries[region->entry].name);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", entry->name);
 }
 
 static void find_classes(struct wishes *wishes, const struct group_messages *all)

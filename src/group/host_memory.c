@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group/host_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "group/collective.h"
+#include "group/group.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+/* What a rank says of its memory: its host (0: it has no such memory), process, descriptor, what
+ * that is, and size. */
+enum {
+    AT_PROCESS = 8,
+    AT_DESCRIPTOR = 12,
+    AT_DEVICE = 16,
+    AT_INODE = 24,
+    AT_SIZE = 32,
+    RECORD_SIZE = 40
+};
+
+struct region {
+    unsigned char *bytes;
+    size_t size;
+};
+
+struct host_memory {
+    int descriptor; /* -1: none; open until all others have opened it */
+    size_t size;
+    struct region own; /* no bytes: no other rank reads it */
+    void *charge;      /* for own */
+    struct region *others;
+    int *peers; /* the ranks that the others belong to */
+    size_t peer_count;
+};
+
+uint64_t host_memory_needs(int ranks, size_t size)
+{
+    const struct host_memory *memory;
+    uint64_t for_each = sizeof *memory->others + sizeof *memory->peers;
+    return sizeof *memory + (uint64_t)ranks * for_each + size + MEMORY_PAGE;
+}
+
+/* Identifies what ranks must have in common to open each other's memory; 0: unknown. */
+static uint64_t find_host(void)
+{
+    char text[256];
+    size_t length = 0;
+    int boot = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = boot < 0 ? -1 : read(boot, text, 64);
+    if (boot >= 0)
+        close(boot);
+    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/net"};
+    for (size_t i = 0; i < 2 && got > 0; i++) {
+        length += (size_t)got;
+        got = readlink(spaces[i], text + length, 64);
+    }
+    if (got <= 0)
+        return 0;
+    length += (size_t)got;
+    length += (size_t)snprintf(text + length, sizeof text - length, "%ld", (long)geteuid());
+    return xxh3_64(text, length);
+}
+
+/* Memory that is no program, as some systems demand; Linux has that flag since 6.3. */
+static int make_file(void)
+{
+    int descriptor = memfd_create("dcp", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    return descriptor < 0 && errno == EINVAL ? memfd_create("dcp", MFD_CLOEXEC) : descriptor;
+}
+
+/* Without memory the record says so: host 0. */
+static void describe(struct host_memory *memory, unsigned char record[RECORD_SIZE])
+{
+    struct stat info = {.st_size = 0};
+    memory->descriptor = make_file();
+    bool made = memory->descriptor >= 0 &&
+                ftruncate(memory->descriptor, (off_t)memory->size) == 0 &&
+                fstat(memory->descriptor, &info) == 0;
+    store_u64(record, made ? find_host() : 0);
+    store_u32(record + AT_PROCESS, (uint32_t)getpid());
+    store_u32(record + AT_DESCRIPTOR, (uint32_t)memory->descriptor);
+    store_u64(record + AT_DEVICE, (uint64_t)info.st_dev);
+    store_u64(record + AT_INODE, (uint64_t)info.st_ino);
+    store_u64(record + AT_SIZE, (uint64_t)memory->size);
+}
+
+/* Takes this rank's memory now: what is missing later would end the process. */
+static bool map_own(struct host_memory *memory)
+{
+    memory->charge = memory_allocate_beside(0, memory->size);
+    if (!memory->charge || fallocate(memory->descriptor, 0, 0, (off_t)memory->size) != 0)
+        return false;
+    void *bytes = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                       memory->descriptor, 0);
+    if (bytes == MAP_FAILED)
+        return false;
+    memory->own = (struct region){bytes, memory->size};
+    return true;
+}
+
+static bool map_other(const unsigned char *record, struct region *region)
+{
+    char path[64];
+    struct stat info;
+    uint64_t size = load_u64(record + AT_SIZE);
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/fd/%" PRIu32, load_u32(record + AT_PROCESS),
+             load_u32(record + AT_DESCRIPTOR));
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return false;
+    void *bytes = MAP_FAILED;
+    if (fstat(descriptor, &info) == 0 && (uint64_t)info.st_dev == load_u64(record + AT_DEVICE) &&
+        (uint64_t)info.st_ino == load_u64(record + AT_INODE) && (uint64_t)info.st_size == size)
+        bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    if (bytes == MAP_FAILED)
+        return false;
+    *region = (struct region){bytes, (size_t)size};
+    return true;
+}
+
+static void close_file(struct host_memory *memory)
+{
+    if (memory->descriptor >= 0)
+        close(memory->descriptor);
+    memory->descriptor = -1;
+}
+
+static void unmap_all(struct host_memory *memory)
+{
+    for (size_t i = 0; i < memory->peer_count; i++)
+        if (memory->others[i].bytes)
+            munmap(memory->others[i].bytes, memory->others[i].size);
+    if (memory->own.bytes)
+        munmap(memory->own.bytes, memory->own.size);
+    memory_release(memory->charge);
+    memory->own = (struct region){NULL, 0};
+    memory->charge = NULL;
+    memory->peer_count = 0;
+}
+
+/* Notes the other ranks of this rank's host. Notes of all ranks need an all_to_all, or nothing but
+ * notes. */
+static void find_peers(struct host_memory *memory, const dcp_group *group,
+                       const unsigned char *records)
+{
+    const dcp_group *bulk = group->bulk ? group->bulk : group;
+    uint64_t host = load_u64(records + (size_t)group->rank * RECORD_SIZE);
+    for (int rank = 0; rank < group->size && host != 0; rank++)
+        if (rank != group->rank && load_u64(records + (size_t)rank * RECORD_SIZE) == host)
+            memory->peers[memory->peer_count++] = rank;
+    if (!bulk->operations.all_to_all && memory->peer_count + 1 < (size_t)group->size)
+        memory->peer_count = 0;
+}
+
+/* Maps the memory of all ranks of this host; false: not possible. */
+static bool map_all(struct host_memory *memory, const unsigned char *records)
+{
+    if (memory->peer_count == 0)
+        return true;
+    if (!map_own(memory))
+        return false;
+    for (size_t i = 0; i < memory->peer_count; i++)
+        if (!map_other(records + (size_t)memory->peers[i] * RECORD_SIZE, &memory->others[i]))
+            return false;
+    return true;
+}
+
+static bool have_all_mapped(const struct host_memory *memory, const dcp_group *group,
+                            const unsigned char *mapped)
+{
+    bool all = mapped[group->rank];
+    for (size_t i = 0; i < memory->peer_count; i++)
+        all = all && mapped[memory->peers[i]];
+    return all;
+}
+
+static dcp_status allocate(size_t ranks, struct host_memory *memory)
+{
+    memory->others = memory_allocate_zeroed(ranks, sizeof *memory->others);
+    memory->peers = memory_allocate_zeroed(ranks, sizeof *memory->peers);
+    if (!memory->others || !memory->peers)
+        return error_no_memory(ranks * (sizeof *memory->others + sizeof *memory->peers),
+                               "ranks of this host");
+    return DCP_OK;
+}
+
+dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call, dcp_status mine,
+                            size_t size, struct host_memory **memory)
+{
+    unsigned char record[RECORD_SIZE] = {0}, mapped;
+    const unsigned char *records, *all_mapped;
+    struct host_memory *made = *memory = memory_allocate_zeroed(1, sizeof *made);
+    if (!made) {
+        mine = mine == DCP_OK ? error_no_memory(sizeof *made, "memory of this host") : mine;
+        return group_share(group, call, mine, record, sizeof record, &records);
+    }
+    made->descriptor = -1;
+    made->size = (size / MEMORY_PAGE + 1) * MEMORY_PAGE;
+    if (mine == DCP_OK)
+        mine = allocate((size_t)dcp_group_size(group), made);
+    if (mine == DCP_OK)
+        describe(made, record);
+    RETURN_IF_ERROR(group_share(group, call, mine, record, sizeof record, &records));
+    if (dcp_group_size(group) == 1)
+        return DCP_OK;
+    find_peers(made, group, records);
+    mapped = map_all(made, records);
+    RETURN_IF_ERROR(group_share(group, call, DCP_OK, &mapped, sizeof mapped, &all_mapped));
+    close_file(made);
+    if (made->peer_count == 0)
+        return DCP_OK;
+    if (!have_all_mapped(made, group, all_mapped))
+        unmap_all(made);
+    log_line(DCP_LOG_DEBUG,
+             made->peer_count > 0
+                 ? "rank %d: exchanges data with %zu ranks of its host through shared memory"
+                 : "rank %d: the ranks of its host cannot open each other's memory: data goes "
+                   "through the group",
+             group->rank, made->peer_count);
+    return DCP_OK;
+}
+
+void host_memory_close(struct host_memory *memory)
+{
+    if (!memory)
+        return;
+    unmap_all(memory);
+    close_file(memory);
+    memory_release(memory->others);
+    memory_release(memory->peers);
+    memory_release(memory);
+}
+
+unsigned char *host_memory_own(const struct host_memory *memory)
+{
+    return memory->own.bytes;
+}
+
+/* The place of a rank among the peers; peer_count: it is none. */
+static size_t find_peer(const struct host_memory *memory, int rank)
+{
+    size_t low = 0, high = memory->peer_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (memory->peers[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < memory->peer_count && memory->peers[low] == rank ? low : memory->peer_count;
+}
+
+bool host_memory_reaches(const struct host_memory *memory, int rank)
+{
+    return find_peer(memory, rank) < memory->peer_count;
+}
+
+const unsigned char *host_memory_of(const struct host_memory *memory, int rank, uint64_t offset,
+                                    size_t size)
+{
+    size_t peer = find_peer(memory, rank);
+    if (peer == memory->peer_count)
+        return NULL;
+    const struct region *region = &memory->others[peer];
+    bool inside = offset <= region->size && size <= region->size - offset;
+    return inside ? region->bytes + offset : NULL;
+}
+
+size_t host_memory_peers(const struct host_memory *memory, const int **ranks)
+{
+    *ranks = memory->peers;
+    return memory->peer_count;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory that ranks of one host read of each other; hosts on which that fails. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "fault/failing_allocator.h"
+#include "group/group.h"
+#include "group/host_memory.h"
+#include "group/thread_ranks.h"
+
+static const dcp_collective call = {"testing", 5};
+
+/* What goes wrong; each is a mask of ranks. */
+struct hosts {
+    unsigned apart;  /* there is no such memory */
+    unsigned full;   /* nor room for it */
+    unsigned grown;  /* it is not of the size that was said */
+    unsigned failed; /* before it begins */
+};
+
+static _Thread_local struct hosts own;
+
+/* These are called in place of the C library's. */
+int memfd_create(const char *name, unsigned flags)
+{
+    errno = ENOSYS;
+    return own.apart ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+}
+
+int fallocate(int file, int mode, off_t offset, off_t length)
+{
+    if (own.full) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, file, mode, offset, length);
+}
+
+int ftruncate(int file, off_t length)
+{
+    return (int)syscall(SYS_ftruncate, file, own.grown ? length + 4096 : length);
+}
+
+static size_t size_of(int rank)
+{
+    return 3000 * (size_t)rank;
+}
+
+/* Whether two ranks should read each other's memory. */
+static bool should_reach(const struct thread_rank *self, int other)
+{
+    const struct hosts *hosts = self->context;
+    bool derived = !group_can_pass(self->group);
+    if (other == self->rank || hosts->full || hosts->grown)
+        return false;
+    return derived ? !hosts->apart : !((hosts->apart >> other | hosts->apart >> self->rank) & 1);
+}
+
+static dcp_status check_peers(const struct thread_rank *self, const struct host_memory *memory)
+{
+    const int *peers;
+    size_t count = host_memory_peers(memory, &peers), found = 0;
+    for (int rank = 0; rank < self->size; rank++) {
+        const unsigned char *bytes = host_memory_of(memory, rank, 0, size_of(rank));
+        bool reach = should_reach(self, rank);
+        if (host_memory_reaches(memory, rank) != reach || (bytes != NULL) != reach)
+            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: reached: %d", rank, !reach);
+        if (reach && (found == count || peers[found++] != rank))
+            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d is not among the peers", rank);
+        for (size_t i = 0; reach && i < size_of(rank); i++)
+            if (bytes[i] != 1 + rank)
+                return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: byte %zu is %d", rank, i,
+                                     bytes[i]);
+        if (host_memory_of(memory, rank, 0, 100000) || host_memory_of(memory, rank, 100000, 0) ||
+            host_memory_of(memory, rank, UINT64_MAX, 2))
+            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: bytes behind the end", rank);
+    }
+    if (found != count || (host_memory_own(memory) != NULL) != (count > 0))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%zu peers instead of %zu", count, found);
+    return DCP_OK;
+}
+
+static dcp_status share_memory(struct thread_rank *self)
+{
+    const struct hosts *hosts = self->context;
+    struct host_memory *memory;
+    own.apart = hosts->apart >> self->rank & 1;
+    own.full = hosts->full >> self->rank & 1;
+    own.grown = hosts->grown >> self->rank & 1;
+    dcp_status status = DCP_OK;
+    if (hosts->failed >> self->rank & 1)
+        status = dcp_error_set(DCP_ERR_IO, "it failed before");
+    status = host_memory_open(self->group, &call, status, size_of(self->rank), &memory);
+    if (status == DCP_OK && host_memory_own(memory))
+        memset(host_memory_own(memory), 1 + self->rank, size_of(self->rank));
+    if (status == DCP_OK)
+        status = group_agree(self->group, &call, DCP_OK);
+    if (status == DCP_OK)
+        status = check_peers(self, memory);
+    host_memory_close(memory);
+    return status;
+}
+
+static void must_share(int size, struct hosts hosts)
+{
+    struct thread_rank ranks[RANKS_MAX];
+    for (int derived = 0; derived < 2; derived++) {
+        thread_ranks_run(size, derived, share_memory, &hosts, ranks);
+        for (int rank = 0; rank < size; rank++)
+            if (ranks[rank].status != DCP_OK)
+                fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
+    }
+}
+
+static void ranks_of_a_host_read_each_other(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= RANKS_MAX; size++)
+        must_share(size, (struct hosts){0});
+}
+
+static void those_of_another_host_do_not(void **state)
+{
+    (void)state;
+    for (unsigned apart = 1; apart < 1 << 4; apart++)
+        must_share(4, (struct hosts){.apart = apart});
+}
+
+static void if_one_cannot_none_of_its_host_does(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 3; rank++) {
+        must_share(3, (struct hosts){.full = 1U << rank});
+        must_share(3, (struct hosts){.grown = 1U << rank});
+    }
+}
+
+static void a_failure_of_one_is_that_of_all(void **state)
+{
+    struct hosts hosts = {.failed = 1U << 2};
+    struct thread_rank ranks[RANKS_MAX];
+    (void)state;
+    thread_ranks_run(3, false, share_memory, &hosts, ranks);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(ranks[rank].status, DCP_ERR_IO);
+        assert_string_equal(ranks[rank].message, "rank 2: it failed before");
+    }
+}
+
+static dcp_status open_only(struct thread_rank *self)
+{
+    const long *failing = self->context;
+    struct host_memory *memory;
+    own = (struct hosts){0};
+    if (self->rank == 0)
+        failing_allocator_install(*failing, false);
+    RETURN_IF_ERROR(group_agree(self->group, &call, DCP_OK));
+    dcp_status status = host_memory_open(self->group, &call, DCP_OK, size_of(self->rank), &memory);
+    host_memory_close(memory);
+    return group_agree(self->group, &call, status);
+}
+
+/* Where there is none for the bytes, ranks do without. */
+static void without_memory_all_fail_alike(void **state)
+{
+    struct thread_rank ranks[RANKS_MAX];
+    bool reached = true;
+    long failed = 0;
+    (void)state;
+    for (long n = 1; reached; n++) {
+        thread_ranks_run(2, false, open_only, &n, ranks);
+        reached = failing_allocator_reached();
+        failing_allocator_remove();
+        assert_int_equal(ranks[0].status, ranks[1].status);
+        assert_true(ranks[0].status == DCP_OK || (reached && ranks[0].status == DCP_ERR_NO_MEMORY));
+        failed += ranks[0].status != DCP_OK;
+    }
+    assert_true(failed >= 6);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_of_a_host_read_each_other),
+        cmocka_unit_test(those_of_another_host_do_not),
+        cmocka_unit_test(if_one_cannot_none_of_its_host_does),
+        cmocka_unit_test(a_failure_of_one_is_that_of_all),
+        cmocka_unit_test(without_memory_all_fail_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
