@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "group/collective.h"
 #include "group/group.h"
@@ -39,10 +40,10 @@ struct region {
 struct host_memory {
     int descriptor; /* -1: none; open until all others have opened it */
     size_t size;
-    struct region own; /* no bytes: no other rank reads it */
-    void *charge;      /* for own */
-    struct region *others;
-    int *peers; /* the ranks that the others belong to */
+    struct region own;     /* no bytes: no other rank reads it */
+    void *charge;          /* for own */
+    struct region *others; /* by rank; no bytes: not reached */
+    int *peers;            /* the ranks that are */
     size_t peer_count;
 };
 
@@ -56,22 +57,16 @@ uint64_t host_memory_needs(int ranks, size_t size)
 /* Identifies what ranks must have in common to open each other's memory; 0: unknown. */
 static uint64_t find_host(void)
 {
-    char text[256];
-    size_t length = 0;
-    int boot = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = boot < 0 ? -1 : read(boot, text, 64);
-    if (boot >= 0)
-        close(boot);
-    static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/net"};
-    for (size_t i = 0; i < 2 && got > 0; i++) {
-        length += (size_t)got;
-        got = readlink(spaces[i], text + length, 64);
-    }
-    if (got <= 0)
-        return 0;
-    length += (size_t)got;
-    length += (size_t)snprintf(text + length, sizeof text - length, "%ld", (long)geteuid());
-    return xxh3_64(text, length);
+    struct {
+        char boot[MACHINE_TEXT];
+        char pids[MACHINE_TEXT];
+        char network[MACHINE_TEXT];
+        uint64_t user;
+    } host = {.user = geteuid()};
+    machine_boot(host.boot);
+    machine_namespace("pid", host.pids);
+    machine_namespace("net", host.network);
+    return *host.boot && *host.pids && *host.network ? xxh3_64(&host, sizeof host) : 0;
 }
 
 /* Memory that is no program, as some systems demand; Linux has that flag since 6.3. */
@@ -141,9 +136,12 @@ static void close_file(struct host_memory *memory)
 
 static void unmap_all(struct host_memory *memory)
 {
-    for (size_t i = 0; i < memory->peer_count; i++)
-        if (memory->others[i].bytes)
-            munmap(memory->others[i].bytes, memory->others[i].size);
+    for (size_t i = 0; i < memory->peer_count; i++) {
+        struct region *other = &memory->others[memory->peers[i]];
+        if (other->bytes)
+            munmap(other->bytes, other->size);
+        *other = (struct region){NULL, 0};
+    }
     if (memory->own.bytes)
         munmap(memory->own.bytes, memory->own.size);
     memory_release(memory->charge);
@@ -173,9 +171,11 @@ static bool map_all(struct host_memory *memory, const unsigned char *records)
         return true;
     if (!map_own(memory))
         return false;
-    for (size_t i = 0; i < memory->peer_count; i++)
-        if (!map_other(records + (size_t)memory->peers[i] * RECORD_SIZE, &memory->others[i]))
+    for (size_t i = 0; i < memory->peer_count; i++) {
+        size_t rank = (size_t)memory->peers[i];
+        if (!map_other(records + rank * RECORD_SIZE, &memory->others[rank]))
             return false;
+    }
     return true;
 }
 
@@ -250,34 +250,17 @@ unsigned char *host_memory_own(const struct host_memory *memory)
     return memory->own.bytes;
 }
 
-/* The place of a rank among the peers; peer_count: it is none. */
-static size_t find_peer(const struct host_memory *memory, int rank)
-{
-    size_t low = 0, high = memory->peer_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (memory->peers[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < memory->peer_count && memory->peers[low] == rank ? low : memory->peer_count;
-}
-
 bool host_memory_reaches(const struct host_memory *memory, int rank)
 {
-    return find_peer(memory, rank) < memory->peer_count;
+    return memory->others[rank].bytes != NULL;
 }
 
 const unsigned char *host_memory_of(const struct host_memory *memory, int rank, uint64_t offset,
                                     size_t size)
 {
-    size_t peer = find_peer(memory, rank);
-    if (peer == memory->peer_count)
-        return NULL;
-    const struct region *region = &memory->others[peer];
+    const struct region *region = &memory->others[rank];
     bool inside = offset <= region->size && size <= region->size - offset;
-    return inside ? region->bytes + offset : NULL;
+    return region->bytes && inside ? region->bytes + offset : NULL;
 }
 
 size_t host_memory_peers(const struct host_memory *memory, const int **ranks)

@@ -30,13 +30,14 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the queues *
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct queue queues[RANKS][RANKS]; /* from, to */
 static _Thread_local int own_rank;
-static _Thread_local bool is_slow;
+static _Thread_local bool is_slow, lies;
 
 static bool put_note(struct queue *queue, const void *note)
 {
     if (queue->put == sizeof queue->notes / sizeof *queue->notes)
         return false;
-    memcpy(&queue->notes[queue->put++], note, sizeof *queue->notes);
+    memcpy(&queue->notes[queue->put], note, sizeof *queue->notes);
+    queue->notes[queue->put++] += lies ? (uint64_t)1 << 40 : 0;
     return true;
 }
 
@@ -74,6 +75,7 @@ static dcp_status exchange_notes(void *context, const dcp_collective *call, cons
 struct trial {
     int slow;  /* a rank */
     bool held; /* rank 0 has what is stored otherwise */
+    bool lies; /* that rank says that its windows are behind the end of its memory */
 };
 
 static float value_at(int64_t row, int64_t column)
@@ -130,6 +132,7 @@ static dcp_status take_part(struct rank *self)
     dcp_state *root = make_tree(first, count, false, &data);
     own_rank = self->rank;
     is_slow = self->rank == trial->slow;
+    lies = is_slow && trial->lies;
     self->group->operations.all_to_all = exchange_notes;
     dcp_status status =
         trial->held ? distribute(self, root) : dcp_load(root, self->path, &options, NULL);
@@ -143,7 +146,7 @@ static dcp_status take_part(struct rank *self)
 static void must_pass(const char *path, bool held)
 {
     for (int slow = 0; slow < RANKS; slow++) {
-        struct trial trial = {slow, held};
+        struct trial trial = {slow, held, false};
         memset(queues, 0, sizeof queues);
         ranks_must(RANKS, path, take_part, &trial);
         assert_true(queues[0][1].put > 1 && queues[0][2].put > 1);
@@ -167,12 +170,24 @@ static void what_rank_0_has_for_the_others_arrives(void **state)
     must_pass(*state, true);
 }
 
+static void a_window_outside_of_the_memory_is_refused(void **state)
+{
+    struct trial trial = {0, true, true};
+    struct rank ranks[RANKS_MAX];
+    memset(queues, 0, sizeof queues);
+    ranks_run(ranks, RANKS, *state, take_part, &trial);
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_ranks_read_for_each_other_arrives, directory_setup,
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(what_rank_0_has_for_the_others_arrives, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(a_window_outside_of_the_memory_is_refused, directory_setup,
                                         directory_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

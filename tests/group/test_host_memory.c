@@ -27,6 +27,7 @@ struct hosts {
     unsigned full;   /* nor room for it */
     unsigned grown;  /* it is not of the size that was said */
     unsigned failed; /* before it begins */
+    unsigned old;    /* the system knows one flag alone */
 };
 
 static _Thread_local struct hosts own;
@@ -34,8 +35,10 @@ static _Thread_local struct hosts own;
 /* These are called in place of the C library's. */
 int memfd_create(const char *name, unsigned flags)
 {
-    errno = ENOSYS;
-    return own.apart ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+    errno = own.old ? EINVAL : ENOSYS;
+    if (own.apart || (own.old && flags != MFD_CLOEXEC))
+        return -1;
+    return (int)syscall(SYS_memfd_create, name, flags);
 }
 
 int fallocate(int file, int mode, off_t offset, off_t length)
@@ -98,6 +101,7 @@ static dcp_status share_memory(struct thread_rank *self)
     own.apart = hosts->apart >> self->rank & 1;
     own.full = hosts->full >> self->rank & 1;
     own.grown = hosts->grown >> self->rank & 1;
+    own.old = hosts->old >> self->rank & 1;
     dcp_status status = DCP_OK;
     if (hosts->failed >> self->rank & 1)
         status = dcp_error_set(DCP_ERR_IO, "it failed before");
@@ -127,7 +131,8 @@ static void ranks_of_a_host_read_each_other(void **state)
 {
     (void)state;
     for (int size = 1; size <= RANKS_MAX; size++)
-        must_share(size, (struct hosts){0});
+        for (unsigned old = 0; old < 4; old++)
+            must_share(size, (struct hosts){.old = old});
 }
 
 static void those_of_another_host_do_not(void **state)

@@ -212,6 +212,29 @@ static void test_whole_states(dcp_group *group)
 
 /* Everyone wants everything of a tensor that is cut and of many objects, and each byte is read
  * once. */
+/* How often the log says that this rank shares memory with all other ranks of its host. */
+struct sharing {
+    char text[80];
+    int count;
+};
+
+static void count_sharing(void *context, dcp_log_level level, const char *line)
+{
+    struct sharing *sharing = context;
+    (void)level;
+    sharing->count += strstr(line, sharing->text) != NULL;
+}
+
+static int ranks_of_this_host(void)
+{
+    MPI_Comm host;
+    int size;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &size);
+    MPI_Comm_free(&host);
+    return size;
+}
+
 static void test_reading_for_each_other(dcp_group *group)
 {
     enum { ELEMENTS = 5000003, OBJECTS = 200 };
@@ -233,7 +256,14 @@ static void test_reading_for_each_other(dcp_group *group)
     }
     CHECK_STATUS(dcp_save(root, path, &save_options), DCP_OK);
     memset(data, 0, ELEMENTS * sizeof *data);
+    struct sharing sharing = {.count = 0};
+    int near = ranks_of_this_host();
+    snprintf(sharing.text, sizeof sharing.text, "exchanges data with %d ranks of its host",
+             near - 1);
+    dcp_set_log(count_sharing, &sharing, DCP_LOG_DEBUG);
     CHECK_STATUS(dcp_load(root, path, &load_options, NULL), DCP_OK);
+    dcp_set_log(NULL, NULL, DCP_LOG_ERROR);
+    CHECK(near == 1 ? sharing.count == 0 : sharing.count == 2); /* objects and tensors */
     for (int32_t i = 0; i < ELEMENTS; i++)
         CHECK(data[i] == i * 7);
     for (int i = 0; i < OBJECTS; i++) {

@@ -30,7 +30,7 @@ struct share_span {
 struct share_target {
     struct share_span span;
     unsigned char *bytes;
-    unsigned char *also; /* where they go as well; NULL: nowhere */
+    unsigned char *also; /* where the reader puts them as well; NULL: nowhere */
     bool done;           /* used by the reader */
 };
 

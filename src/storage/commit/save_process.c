@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "base/machine.h"
 
 /* The pid namespace outside of all containers: its number is fixed in Linux. */
 #define OUTERMOST_SPACE "pid:[4026531836]"
@@ -70,9 +71,8 @@ void save_process_find(struct save_process *self)
     *self = (struct save_process){.pid = (uint64_t)getpid(),
                                   .library = xxh3_64(&address, sizeof address)};
     find_host(self->host);
-    read_line("/proc/sys/kernel/random/boot_id", self->boot, sizeof self->boot);
-    ssize_t length = readlink("/proc/self/ns/pid", self->space, sizeof self->space - 1);
-    self->space[length > 0 ? length : 0] = '\0';
+    machine_boot(self->boot);
+    machine_namespace("pid", self->space);
     if (read_state(self->pid, &state))
         self->started = state.started;
 }

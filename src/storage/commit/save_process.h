@@ -6,7 +6,9 @@
 
 #include <stdint.h>
 
-enum { SAVE_PROCESS_TEXT = 72 };
+#include "base/machine.h"
+
+enum { SAVE_PROCESS_TEXT = MACHINE_TEXT };
 
 /* Texts without spaces; "": unknown. */
 struct save_process {
