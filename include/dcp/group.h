@@ -7,8 +7,8 @@
  * NULL group), of several threads of one process, and groups with collectives that the caller
  * supplies. libdcp_mpi adds MPI (dcp/mpi.h), libdcp_nccl adds NCCL (dcp/nccl.h). Messages carry
  * plans and statuses. In cooperative loads (dcp_load_options::reading), `all_to_all` also carries
- * the data that was read; between ranks of one host it only says where the data lies, in memory
- * that they share (Linux; not where they cannot open each other's files in /proc).
+ * the data that was read, except between ranks of one host, which read it from each other's memory
+ * (Linux; not where they cannot open each other's files in /proc).
  *
  * Every call has a deadline. When a collective fails or times out, the group is broken, because
  * ranks may be out of step: every later call on it fails at once with DCP_ERR_STATE and repeats the
@@ -78,12 +78,11 @@ typedef struct dcp_group_operations {
      * at @p send + send_offsets[r] to rank r, and receives receive_sizes[r] bytes from rank r at @p
      * receive + receive_offsets[r]. All four arrays have one value for each rank. Both ends pass
      * the same size; 0 means no message, and is the size for the rank itself. Ranges of @p send may
-     * overlap, because several ranks may receive the same bytes; ranges of @p receive do not. Both
-     * may lie far apart: a message that is all of a tensor's memory, or a part of it, comes
-     * straight from there or goes straight there, and @p send and @p receive are then where the
-     * first one lies and goes (NULL: there is none). What lies between them must not be touched. If
-     * it is NULL, the library uses broadcasts, which are slower because every rank receives
-     * everything.
+     * overlap, because several ranks may receive the same bytes; ranges of @p receive do not, and
+     * may lie far apart: a message that is all of a tensor's memory, or a part of it, goes straight
+     * there, and @p receive is then where the first one goes (NULL: none comes). What lies between
+     * them must not be touched. If it is NULL, the library uses broadcasts, which are slower
+     * because every rank receives everything.
      */
     dcp_status (*all_to_all)(void *context, const dcp_collective *call, const void *send,
                              const size_t *send_sizes, const size_t *send_offsets, void *receive,

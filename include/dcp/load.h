@@ -140,7 +140,7 @@ typedef struct dcp_load_options {
     size_t member_count;
 
     dcp_reading reading; /**< who reads what several ranks want */
-    /** Bytes per second that each rank can send to others while all ranks send, for
+    /** Bytes per second that each rank can send to those of other hosts while all ranks send, for
      * #DCP_READING_AUTO; 0 means 1 GiB/s. */
     uint64_t group_bytes_per_second;
 

@@ -40,27 +40,26 @@ dcp_status collective_check(const dcp_group *group)
     return DCP_OK;
 }
 
-/* One call of an operation. `call` names the operation and phase: "dcp_save: gathering save
- * plans". */
-struct run {
-    dcp_collective call;
-    char phase[192];
-};
-
-/* Every operation runs between run_begin() and run_end(). */
-static dcp_status run_begin(const dcp_group *group, const dcp_collective *call, struct run *run)
+void collective_name(const dcp_group *group, const dcp_collective *call, struct collective_run *run)
 {
-    RETURN_IF_ERROR(collective_check(group));
     run->call = *call;
     if (group->operation != NULL) {
         snprintf(run->phase, sizeof run->phase, "%s: %s", group->operation, call->phase);
         run->call.phase = run->phase;
     }
+}
+
+/* Every operation runs between run_begin() and run_end(). */
+static dcp_status run_begin(const dcp_group *group, const dcp_collective *call,
+                            struct collective_run *run)
+{
+    RETURN_IF_ERROR(collective_check(group));
+    collective_name(group, call, run);
     error_clear(); /* so that a message found afterwards is the operation's own */
     return DCP_OK;
 }
 
-static dcp_status run_end(dcp_group *group, const struct run *run, dcp_status status)
+static dcp_status run_end(dcp_group *group, const struct collective_run *run, dcp_status status)
 {
     if (status == DCP_OK)
         return DCP_OK;
@@ -75,7 +74,7 @@ static dcp_status run_end(dcp_group *group, const struct run *run, dcp_status st
 dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
                                  size_t bytes, void *receive)
 {
-    struct run run;
+    struct collective_run run;
     RETURN_IF_ERROR(run_begin(group, call, &run));
     return run_end(group, &run,
                    group->operations.all_gather(group->context, &run.call, send, bytes, receive));
@@ -84,7 +83,7 @@ dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, c
 dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,
                                 size_t bytes)
 {
-    struct run run;
+    struct collective_run run;
     RETURN_IF_ERROR(run_begin(group, call, &run));
     return run_end(group, &run,
                    group->operations.broadcast(group->context, &run.call, root, data, bytes));
@@ -143,7 +142,7 @@ dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int r
 {
     if (group->operations.gather == NULL)
         return gather_by_broadcasts(group, call, root, send, sizes, scratch, receive);
-    struct run run;
+    struct collective_run run;
     RETURN_IF_ERROR(run_begin(group, call, &run));
     bool is_root = group->rank == root;
     return run_end(group, &run,
@@ -175,7 +174,7 @@ dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int 
 {
     if (group->operations.scatter == NULL)
         return scatter_by_broadcasts(group, call, root, send, sizes, scratch, receive);
-    struct run run;
+    struct collective_run run;
     RETURN_IF_ERROR(run_begin(group, call, &run));
     bool is_root = group->rank == root;
     return run_end(group, &run,
@@ -188,7 +187,7 @@ dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, c
                                  void *receive, const size_t *receive_sizes,
                                  const size_t *receive_offsets)
 {
-    struct run run;
+    struct collective_run run;
     RETURN_IF_ERROR(run_begin(group, call, &run));
     return run_end(group, &run,
                    group->operations.all_to_all(group->context, &run.call, send, send_sizes,

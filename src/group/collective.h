@@ -34,6 +34,16 @@ dcp_status collective_for_caller(const char *function, const char *phase, double
 /* DCP_ERR_STATE, with a message, if the group is broken. */
 dcp_status collective_check(const dcp_group *group);
 
+/* A call of an operation. `call` names the operation and phase: "dcp_save: gathering save plans".
+ */
+struct collective_run {
+    dcp_collective call;
+    char phase[192];
+};
+
+void collective_name(const dcp_group *group, const dcp_collective *call,
+                     struct collective_run *run);
+
 dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
                                  size_t bytes, void *receive);
 dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,

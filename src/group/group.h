@@ -50,14 +50,6 @@ dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, 
  * next group_agree(). A rank whose multicast fails takes no part in further ones and reports it in
  * the same way, which works if another group carries the bytes. */
 struct group_multicast {
-    /* Ranks of this rank's host that get a note of it instead of a message, and give one; the same
-     * pairs at both ends. NULL: none. Without all_to_all all ranks exchange notes, and nothing
-     * else. */
-    const bool *noted;
-    uint64_t note;
-    uint64_t *notes; /* by rank */
-
-    /* Of the other ranks. */
     const size_t *sizes;          /* of every rank's message; 0: it has none */
     const void *send;             /* this rank's message */
     const bool *to;               /* which ranks receive it */
@@ -66,6 +58,8 @@ struct group_multicast {
     void *scratch;                /* group_multicast_scratch() bytes */
 };
 
+/* Whether a message goes only to the ranks that receive it; else it is sent to all. */
+bool group_multicast_is_direct(const dcp_group *group);
 /* Scratch bytes that a rank needs if no message is larger than `largest`. */
 size_t group_multicast_scratch(const dcp_group *group, size_t largest);
 dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,

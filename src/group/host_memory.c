@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -16,9 +17,13 @@
 #include "base/memory.h"
 #include "group/collective.h"
 #include "group/group.h"
+#include "group/host_board.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
 #endif
 
 /* What a rank says of its memory: its host (0: it has no such memory), process, descriptor, what
@@ -32,26 +37,45 @@ enum {
     RECORD_SIZE = 40
 };
 
+/* A rank's board is at the beginning of its memory. */
+enum { BOARD_SIZE = MEMORY_PAGE };
+_Static_assert(sizeof(struct host_board) <= BOARD_SIZE, "room for a board");
+
 struct region {
-    unsigned char *bytes;
+    unsigned char *mapped; /* NULL: none */
     size_t size;
 };
 
+struct other {
+    struct region region; /* none: not reached */
+    int process;          /* see host_rank */
+    bool met;             /* in the last round */
+};
+
 struct host_memory {
+    const dcp_group *group;
     int descriptor; /* -1: none; open until all others have opened it */
     size_t size;
-    struct region own;     /* no bytes: no other rank reads it */
-    void *charge;          /* for own */
-    struct region *others; /* by rank; no bytes: not reached */
-    int *peers;            /* the ranks that are */
+    struct region own;    /* none: no other rank reads it */
+    void *charge;         /* for own */
+    struct other *others; /* by rank */
+    int *peers;           /* the ranks that are reached */
     size_t peer_count;
+    uint32_t step;   /* that this rank has begun */
+    uint32_t agreed; /* of its last agreement */
+    bool left;
 };
+
+static struct host_board *board_of(const struct region *region)
+{
+    return (void *)region->mapped;
+}
 
 uint64_t host_memory_needs(int ranks, size_t size)
 {
     const struct host_memory *memory;
     uint64_t for_each = sizeof *memory->others + sizeof *memory->peers;
-    return sizeof *memory + (uint64_t)ranks * for_each + size + MEMORY_PAGE;
+    return sizeof *memory + (uint64_t)ranks * for_each + BOARD_SIZE + size + MEMORY_PAGE;
 }
 
 /* Identifies what ranks must have in common to open each other's memory; 0: unknown. */
@@ -74,6 +98,15 @@ static int make_file(void)
 {
     int descriptor = memfd_create("dcp", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
     return descriptor < 0 && errno == EINVAL ? memfd_create("dcp", MFD_CLOEXEC) : descriptor;
+}
+
+uint64_t host_memory_host(void)
+{
+    int descriptor = make_file();
+    if (descriptor < 0)
+        return 0;
+    close(descriptor);
+    return find_host();
 }
 
 /* Without memory the record says so: host 0. */
@@ -106,7 +139,7 @@ static bool map_own(struct host_memory *memory)
     return true;
 }
 
-static bool map_other(const unsigned char *record, struct region *region)
+static bool map_other(const unsigned char *record, struct other *other)
 {
     char path[64];
     struct stat info;
@@ -118,12 +151,14 @@ static bool map_other(const unsigned char *record, struct region *region)
         return false;
     void *bytes = MAP_FAILED;
     if (fstat(descriptor, &info) == 0 && (uint64_t)info.st_dev == load_u64(record + AT_DEVICE) &&
-        (uint64_t)info.st_ino == load_u64(record + AT_INODE) && (uint64_t)info.st_size == size)
+        (uint64_t)info.st_ino == load_u64(record + AT_INODE) && (uint64_t)info.st_size == size &&
+        size > BOARD_SIZE)
         bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, descriptor, 0);
     close(descriptor);
     if (bytes == MAP_FAILED)
         return false;
-    *region = (struct region){bytes, (size_t)size};
+    other->region = (struct region){bytes, (size_t)size};
+    other->process = (int)syscall(SYS_pidfd_open, load_u32(record + AT_PROCESS), 0);
     return true;
 }
 
@@ -137,30 +172,34 @@ static void close_file(struct host_memory *memory)
 static void unmap_all(struct host_memory *memory)
 {
     for (size_t i = 0; i < memory->peer_count; i++) {
-        struct region *other = &memory->others[memory->peers[i]];
-        if (other->bytes)
-            munmap(other->bytes, other->size);
-        *other = (struct region){NULL, 0};
+        struct other *other = &memory->others[memory->peers[i]];
+        if (!other->region.mapped)
+            continue;
+        munmap(other->region.mapped, other->region.size);
+        if (other->process >= 0)
+            close(other->process);
+        *other = (struct other){.process = -1};
     }
-    if (memory->own.bytes)
-        munmap(memory->own.bytes, memory->own.size);
+    if (memory->own.mapped) {
+        host_board_leave(board_of(&memory->own));
+        munmap(memory->own.mapped, memory->own.size);
+    }
     memory_release(memory->charge);
     memory->own = (struct region){NULL, 0};
     memory->charge = NULL;
     memory->peer_count = 0;
 }
 
-/* Notes the other ranks of this rank's host. Notes of all ranks need an all_to_all, or nothing but
- * notes. */
+/* Finds the other ranks of this rank's host. What is broadcast for other hosts comes to them, too.
+ */
 static void find_peers(struct host_memory *memory, const dcp_group *group,
                        const unsigned char *records)
 {
-    const dcp_group *bulk = group->bulk ? group->bulk : group;
     uint64_t host = load_u64(records + (size_t)group->rank * RECORD_SIZE);
     for (int rank = 0; rank < group->size && host != 0; rank++)
         if (rank != group->rank && load_u64(records + (size_t)rank * RECORD_SIZE) == host)
             memory->peers[memory->peer_count++] = rank;
-    if (!bulk->operations.all_to_all && memory->peer_count + 1 < (size_t)group->size)
+    if (!group_multicast_is_direct(group) && memory->peer_count + 1 < (size_t)group->size)
         memory->peer_count = 0;
 }
 
@@ -208,8 +247,9 @@ dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call,
         mine = mine == DCP_OK ? error_no_memory(sizeof *made, "memory of this host") : mine;
         return group_share(group, call, mine, record, sizeof record, &records);
     }
+    made->group = group;
     made->descriptor = -1;
-    made->size = (size / MEMORY_PAGE + 1) * MEMORY_PAGE;
+    made->size = BOARD_SIZE + (size / MEMORY_PAGE + 1) * MEMORY_PAGE;
     if (mine == DCP_OK)
         mine = allocate((size_t)dcp_group_size(group), made);
     if (mine == DCP_OK)
@@ -247,24 +287,72 @@ void host_memory_close(struct host_memory *memory)
 
 unsigned char *host_memory_own(const struct host_memory *memory)
 {
-    return memory->own.bytes;
+    return memory->own.mapped ? memory->own.mapped + BOARD_SIZE : NULL;
 }
 
 bool host_memory_reaches(const struct host_memory *memory, int rank)
 {
-    return memory->others[rank].bytes != NULL;
+    return memory->others[rank].region.mapped != NULL;
 }
 
 const unsigned char *host_memory_of(const struct host_memory *memory, int rank, uint64_t offset,
                                     size_t size)
 {
-    const struct region *region = &memory->others[rank];
-    bool inside = offset <= region->size && size <= region->size - offset;
-    return region->bytes && inside ? region->bytes + offset : NULL;
+    const struct region *region = &memory->others[rank].region;
+    size_t room = region->mapped ? region->size - BOARD_SIZE : 0;
+    bool inside = offset <= room && size <= room - offset;
+    return region->mapped && inside ? region->mapped + BOARD_SIZE + offset : NULL;
 }
 
 size_t host_memory_peers(const struct host_memory *memory, const int **ranks)
 {
     *ranks = memory->peers;
     return memory->peer_count;
+}
+
+bool host_memory_is_whole(const struct host_memory *memory)
+{
+    return memory->peer_count + 1 == (size_t)dcp_group_size(memory->group);
+}
+
+static dcp_status meet_rank(struct host_memory *memory, int rank, bool with, uint64_t *note,
+                            const dcp_collective *call, struct deadline deadline)
+{
+    struct other *other = &memory->others[rank];
+    const struct host_rank waited = {rank, other->process, board_of(&other->region)};
+    if (with || other->met)
+        RETURN_IF_ERROR(host_board_wait(&waited, memory->step, memory->agreed, call, deadline));
+    if (with)
+        *note = host_board_note(waited.board, memory->step);
+    other->met = with;
+    return DCP_OK;
+}
+
+dcp_status host_memory_meet(struct host_memory *memory, const struct dcp_collective *call,
+                            const bool *with, uint64_t note, uint64_t *notes)
+{
+    struct collective_run run;
+    struct deadline deadline = deadline_after(call->timeout_seconds);
+    dcp_status status = DCP_OK;
+    if (memory->peer_count == 0)
+        return DCP_OK;
+    collective_name(memory->group, call, &run);
+    host_board_begin(board_of(&memory->own), ++memory->step, note);
+    for (size_t i = 0; i < memory->peer_count && status == DCP_OK; i++) {
+        int rank = memory->peers[i];
+        status = meet_rank(memory, rank, with[rank], &notes[rank], &run.call, deadline);
+    }
+    if (status == DCP_OK)
+        return DCP_OK;
+    memory->left = true;
+    host_board_leave(board_of(&memory->own));
+    return error_prefix(status, "%s", run.call.phase);
+}
+
+void host_memory_agree(struct host_memory *memory)
+{
+    if (memory->peer_count == 0 || memory->left)
+        return;
+    memory->agreed = ++memory->step;
+    host_board_agree(board_of(&memory->own), memory->step);
 }

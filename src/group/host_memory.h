@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that the ranks of one host read of each other, whatever connects the group: what one of
- * them has for the others is not copied into messages.
+ * them has for the others is not copied into messages, and where in it that lies is told there,
+ * too.
  *
  * It needs Linux (memfd_create(), /proc), and ranks of one user, pid namespace and network
  * namespace. Other ranks, and those of a host on which it fails, exchange messages as before. */
@@ -14,6 +15,10 @@
 #include "dcp/group.h"
 
 struct host_memory;
+
+/* Identifies this rank's host, for ranks that read each other's memory there; 0: this rank cannot.
+ */
+uint64_t host_memory_host(void);
 
 /* Makes `size` bytes of this rank's that the other ranks of its host read. Collective; each rank
  * brings its status, and the result is the same on all. If the group has no all_to_all, only a
@@ -35,5 +40,17 @@ const unsigned char *host_memory_of(const struct host_memory *memory, int rank, 
                                     size_t size);
 /* The ranks that this rank reaches, in ascending order. */
 size_t host_memory_peers(const struct host_memory *memory, const int **ranks);
+/* Whether those are all others. */
+bool host_memory_is_whole(const struct host_memory *memory);
+
+/* Begins a round of an exchange. Returns when the ranks of `with` have begun it, too, and those of
+ * the round before: these have read by then what was for them in it. note: for the others; notes:
+ * by rank, those of `with`. with: by rank, of those that this rank reaches; the same pairs at both
+ * ends. All ranks of the host begin the same rounds; a failure ends it for this rank. */
+dcp_status host_memory_meet(struct host_memory *memory, const struct dcp_collective *call,
+                            const bool *with, uint64_t note, uint64_t *notes);
+/* Tells the others that this rank waits for all in an agreement of the group: one that still waits
+ * for it in a round fails, instead of both waiting for each other. */
+void host_memory_agree(struct host_memory *memory);
 
 #endif

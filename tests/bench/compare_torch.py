@@ -1,10 +1,11 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|cold|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--cpu] [--json]
+    compare torch [save|load|cold|columns|everything|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--cpu] [--json]
                   [--dir DIR] [--library FILE] [--python PYTHON]
 
 save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
 load, cold  the same, of files that the page cache holds on all sides, and that it holds on none
+columns, everything   as cold, but divided by columns, and every rank loads all of it
 after       a load at once after a save, as each side leaves its files
 kept        the same, with page_cache="kept" on our sides
 async       the same: how long a step waits, from the third save on, with stagers that are kept, of pair ours
@@ -28,7 +29,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 ROWS = 240
 LARGE, SMALL = (100, 1 << 30), (10000, 40 << 20)
-MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "cold": ("cold", LARGE), "after": ("after", LARGE),
+MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "cold": ("cold", LARGE),
+            "columns": ("columns", LARGE), "everything": ("everything", LARGE), "after": ("after", LARGE),
             "kept": ("kept", LARGE), "async": ("async", LARGE), "small-save": ("save", SMALL),
             "small-load": ("load", SMALL), "import": ("import", SMALL)}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side and libdcp.torch's in the same processes, for compare torch: prints seconds of each try, slowest rank.
 
-    torch_functions.py save|load|cold|after|kept|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY [cpu]
+    torch_functions.py save|load|cold|columns|everything|after|kept|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY [cpu]
 
 Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage and stager) and full (libdcp.torch's
 functions); nothing is PyTorch's functions over a storage that moves no bytes, which pair can reach at best. PyTorch's
@@ -34,8 +34,9 @@ import libdcp.torch as ours  # noqa: E402
 from together import start_together  # noqa: E402
 from torch_ranks import make_state, same  # noqa: E402
 
-WARM = {"save": 1, "load": 1, "cold": 1, "after": 1, "kept": 1, "async": 2}
-LOADS = ("load", "cold", "after", "kept")
+WARM = {"save": 1, "load": 1, "cold": 1, "columns": 1, "everything": 1, "after": 1, "kept": 1, "async": 2}
+LOADS = ("load", "cold", "columns", "everything", "after", "kept")
+DIVISION = {"columns": 1, "everything": -1}  # else by rows, as saved
 
 
 class Stock(dcp.DefaultSavePlanner):
@@ -132,15 +133,17 @@ def prepare(sides, what, side, state, path):
         os.sync()
 
 
-def attempt(sides, what, side, state, empty, path, clock):
-    """Seconds of one try: of the slowest rank, or of the CPU on all."""
+def attempt(sides, what, side, states, path, clock):
+    """Seconds of one try: of the slowest rank, or of the CPU on all. states: to be saved, to be loaded into, and
+    what that holds then."""
+    state, empty, loaded = states
     prepare(sides, what, side, state, path)
     start_together()
     start = clock()
     if what in LOADS:
         sides.load(side, empty, path)
         seconds = clock() - start
-        if side != "nothing" and not same(empty, state):
+        if side != "nothing" and not same(empty, loaded):
             sys.exit("%s: what was loaded differs" % path)
     elif what == "save":
         sides.save(side, state, path)
@@ -158,7 +161,9 @@ def run_rank(rank, ranks, what, count, columns, repeat, directory, clock, store)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
     mesh = init_device_mesh("cpu", (ranks,))
-    state, empty = (make_state(mesh, count, columns, 0, fill) for fill in (True, False))
+    dim = DIVISION.get(what, 0)
+    state, empty = make_state(mesh, count, columns, 0, True), make_state(mesh, count, columns, dim, False)
+    states = state, empty, make_state(mesh, count, columns, dim, True) if dim != 0 else state
     sides, names = Sides(dist.new_group(backend="gloo")), ["stock", "pair", "full"]
     names += ["nothing"] if what in ("save", "load") else []
     if what in LOADS:
@@ -168,7 +173,7 @@ def run_rank(rank, ranks, what, count, columns, repeat, directory, clock, store)
         first = turn % len(names)
         for side in names[first:] + names[:first]:
             path = os.path.join(directory, side)
-            seconds = attempt(sides, what, side, state, empty, path, clock)
+            seconds = attempt(sides, what, side, states, path, clock)
             if rank == 0 and turn >= WARM[what]:
                 print(side, "%.6f" % seconds, flush=True)
     dist.barrier()

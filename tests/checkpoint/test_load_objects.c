@@ -235,7 +235,7 @@ static void large_objects_come_in_windows(void **state)
             struct volume once = total(&trial, size);
             assert_int_equal(once.exchanged, expected.exchanged + 4 * ((uint64_t)size - 1));
             assert_in_range(once.read, expected.read, expected.read + (uint64_t)size * 16384);
-            assert_true(trial.messages > 2);
+            assert_true(getenv("RANKS_APART") ? trial.messages > 2 : trial.messages == 0);
             for (int r = 0; r < size; r++)
                 assert_in_range(trial.figures[r].peak_memory, 0, 48 << 20);
         }

@@ -491,8 +491,7 @@ static dcp_status multicast_once(struct thread_rank *self, int step, unsigned ch
     memset(received, 0, (size_t)self->size * MOST);
     if (group_multicast_scratch(self->group, MOST) > sizeof scratch)
         return dcp_error_set(DCP_ERR_INTERNAL, "needs more than the largest message");
-    const struct group_multicast multicast = {
-        .sizes = sizes, .send = mine, .to = to, .from = from, .places = places, .scratch = scratch};
+    const struct group_multicast multicast = {sizes, mine, to, from, places, scratch};
     RETURN_IF_ERROR(group_multicast(self->group, &call, &multicast));
     for (int rank = 0; rank < self->size; rank++)
         for (size_t i = 0; i < MOST; i++) {
@@ -527,63 +526,6 @@ static void messages_for_some_reach_those_alone(void **state)
         }
 }
 
-/* Even and odd ranks are on two hosts. */
-static dcp_status note_once(struct thread_rank *self, int step)
-{
-    unsigned char mine[8] = {(unsigned char)(1 + self->rank)}, received[RANKS_MAX][8];
-    size_t sizes[RANKS_MAX];
-    unsigned char *places[RANKS_MAX];
-    bool to[RANKS_MAX], from[RANKS_MAX], noted[RANKS_MAX];
-    uint64_t notes[RANKS_MAX] = {0};
-    bool derived = !group_can_pass(self->group);
-    memset(received, 0, sizeof received);
-    for (int rank = 0; rank < self->size; rank++) {
-        sizes[rank] = (rank + step) % 3 != 0 ? sizeof mine : 0;
-        to[rank] = from[rank] = rank != self->rank;
-        places[rank] = received[rank];
-        noted[rank] = derived || (rank - self->rank) % 2 == 0;
-    }
-    const struct group_multicast multicast = {.noted = noted,
-                                              .note = 1000 + (uint64_t)self->rank,
-                                              .notes = notes,
-                                              .sizes = sizes,
-                                              .send = mine,
-                                              .to = to,
-                                              .from = from,
-                                              .places = places};
-    RETURN_IF_ERROR(group_multicast(self->group, &call, &multicast));
-    for (int rank = 0; rank < self->size; rank++) {
-        uint64_t note = noted[rank] && rank != self->rank ? 1000 + (uint64_t)rank : 0;
-        int message = !noted[rank] && sizes[rank] != 0 ? 1 + rank : 0;
-        if (rank != self->rank && (notes[rank] != note || received[rank][0] != message))
-            return dcp_error_set(DCP_ERR_INTERNAL, "step %d: rank %d: a note %d, a message %d",
-                                 step, rank, (int)notes[rank], received[rank][0]);
-    }
-    return DCP_OK;
-}
-
-static dcp_status note_body(struct thread_rank *self)
-{
-    for (int step = 0; step < 6; step++) {
-        RETURN_IF_ERROR(note_once(self, step));
-        RETURN_IF_ERROR(group_agree(self->group, &call, DCP_OK));
-    }
-    return DCP_OK;
-}
-
-static void ranks_of_a_host_get_notes_instead(void **state)
-{
-    (void)state;
-    struct thread_rank ranks[RANKS_MAX];
-    for (int size = 2; size <= RANKS_MAX; size++)
-        for (int derived = 0; derived < 2; derived++) {
-            thread_ranks_run(size, derived, note_body, NULL, ranks);
-            for (int rank = 0; rank < size; rank++)
-                if (ranks[rank].status != DCP_OK)
-                    fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,7 +538,6 @@ int main(void)
         cmocka_unit_test(a_broken_payload_is_the_roots_failure),
         cmocka_unit_test(a_receiver_without_room_fails_for_all),
         cmocka_unit_test(messages_for_some_reach_those_alone),
-        cmocka_unit_test(ranks_of_a_host_get_notes_instead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

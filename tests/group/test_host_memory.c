@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory that ranks of one host read of each other; hosts on which that fails. */
+/* Memory that ranks of one host read of each other, and rounds in which they do; hosts on which
+ * that fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "fault/failing_allocator.h"
 #include "group/group.h"
@@ -89,6 +91,8 @@ static dcp_status check_peers(const struct thread_rank *self, const struct host_
             host_memory_of(memory, rank, UINT64_MAX, 2))
             return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: bytes behind the end", rank);
     }
+    if (host_memory_is_whole(memory) != (count + 1 == (size_t)self->size))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%zu peers are not all", count);
     if (found != count || (host_memory_own(memory) != NULL) != (count > 0))
         return dcp_error_set(DCP_ERR_INTERNAL, "%zu peers instead of %zu", count, found);
     return DCP_OK;
@@ -194,6 +198,107 @@ static void without_memory_all_fail_alike(void **state)
     assert_true(failed >= 6);
 }
 
+/* ---- rounds ---- */
+
+enum { ROUNDS = 40, BYTES = 3000 };
+
+/* A trial of rounds. */
+struct meetings {
+    int slow;          /* a rank that takes a while to read */
+    int fails;         /* a rank that leaves after some rounds; -1: none */
+    bool stays_silent; /* it begins no more rounds, but has not left */
+};
+
+/* Whether two ranks have something for each other in a round; each has what all others read. */
+static bool should_meet(int a, int b, int round)
+{
+    return a != b && ((a + b) * 7 + round) % 3 != 0;
+}
+
+/* A round in which each rank's memory has its number and the round's: nobody reads what is
+ * overwritten later. */
+static dcp_status meet_once(const struct thread_rank *self, struct host_memory *memory, int round,
+                            double seconds)
+{
+    const struct meetings *meetings = self->context;
+    const dcp_collective patient = {"testing", seconds};
+    bool with[RANKS_MAX] = {false};
+    uint64_t notes[RANKS_MAX];
+    size_t place = (size_t)(round % 2) * BYTES;
+    for (int rank = 0; rank < self->size; rank++)
+        with[rank] = should_meet(self->rank, rank, round);
+    memset(host_memory_own(memory) + place, self->rank + 16 * (round % 16), BYTES);
+    RETURN_IF_ERROR(host_memory_meet(memory, &patient, with, place + 1, notes));
+    if (meetings->slow == self->rank)
+        clock_sleep_ns(2000000);
+    for (int rank = 0; rank < self->size; rank++) {
+        if (!with[rank])
+            continue;
+        const unsigned char *theirs = host_memory_of(memory, rank, notes[rank] - 1, BYTES);
+        for (size_t i = 0; i < BYTES; i++)
+            if (notes[rank] != place + 1 || theirs[i] != rank + 16 * (round % 16))
+                return dcp_error_set(DCP_ERR_INTERNAL, "round %d: rank %d: byte %zu, note %d",
+                                     round, rank, i, (int)notes[rank]);
+    }
+    return DCP_OK;
+}
+
+/* What is in the memory for a round may be overwritten in the next but one: by then the ranks of
+ * `with` have read it. */
+static dcp_status meet_often(struct thread_rank *self)
+{
+    const struct meetings *meetings = self->context;
+    struct host_memory *memory;
+    own = (struct hosts){0};
+    dcp_status status = host_memory_open(self->group, &call, DCP_OK, 2 * BYTES, &memory);
+    bool ends = meetings->fails == self->rank;
+    for (int round = 0; status == DCP_OK && round < (ends ? ROUNDS / 2 : ROUNDS); round++)
+        status = meet_once(self, memory, round, meetings->stays_silent ? 0.3 : 20);
+    if (ends && meetings->stays_silent)
+        clock_sleep_ns(1000000000);
+    if (status == DCP_OK && meetings->fails < 0)
+        status = group_agree(self->group, &call, DCP_OK);
+    host_memory_close(memory);
+    return status;
+}
+
+static void ranks_of_a_host_meet(void **state)
+{
+    struct thread_rank ranks[RANKS_MAX];
+    (void)state;
+    for (int size = 2; size <= RANKS_MAX; size++)
+        for (int slow = 0; slow < size; slow++) {
+            struct meetings meetings = {slow, -1, false};
+            thread_ranks_run(size, true, meet_often, &meetings, ranks);
+            for (int rank = 0; rank < size; rank++)
+                if (ranks[rank].status != DCP_OK)
+                    fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
+        }
+}
+
+/* Also those that do not wait for it: they wait for one that does. */
+static void a_rank_that_leaves_ends_it_for_all(void **state)
+{
+    struct thread_rank ranks[RANKS_MAX];
+    (void)state;
+    for (int silent = 0; silent < 2; silent++)
+        for (int fails = 0; fails < 4; fails++) {
+            struct meetings meetings = {-1, fails, silent};
+            thread_ranks_run(4, false, meet_often, &meetings, ranks);
+            bool named = false;
+            for (int rank = 0; rank < 4; rank++) {
+                dcp_status status = ranks[rank].status;
+                bool timeout = strstr(ranks[rank].message, "within 0.3 s");
+                named = named || (rank != fails && status == DCP_ERR_TIMEOUT && timeout);
+                assert_true(rank == fails || status == DCP_ERR_GROUP ||
+                            (silent && status == DCP_ERR_TIMEOUT));
+                assert_int_equal(ranks[fails].status, DCP_OK);
+                assert_true(rank == fails || strstr(ranks[rank].message, "testing: rank "));
+            }
+            assert_int_equal(named, silent);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +307,8 @@ int main(void)
         cmocka_unit_test(if_one_cannot_none_of_its_host_does),
         cmocka_unit_test(a_failure_of_one_is_that_of_all),
         cmocka_unit_test(without_memory_all_fail_alike),
+        cmocka_unit_test(ranks_of_a_host_meet),
+        cmocka_unit_test(a_rank_that_leaves_ends_it_for_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

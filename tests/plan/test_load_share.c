@@ -446,6 +446,34 @@ static void every_allocation_can_fail(void **state)
     free(wishes);
 }
 
+static void sharing_pays_on_one_host_unless_the_page_cache_has_it(void)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    struct share_costs costs = {.wanted = 2 * gib,
+                                .distinct = gib,
+                                .exchanged = gib,
+                                .rank_count = 2,
+                                .one_host = true,
+                                .broadcasts = true,
+                                .group_rate = gib / 8};
+    assert_false(load_share_pays(&costs));
+    costs.storage_is_shared = true;
+    assert_true(load_share_pays(&costs)); /* no group is used */
+    costs.one_host = false;
+    assert_false(load_share_pays(&costs));
+    costs.group_rate = 0;
+    assert_false(load_share_pays(&costs)); /* all bytes to all ranks, one after the other */
+    costs.broadcasts = false;
+    assert_true(load_share_pays(&costs));
+    costs = (struct share_costs){.wanted = 3 * gib,
+                                 .distinct = gib,
+                                 .exchanged = 2 * gib,
+                                 .rank_count = 3,
+                                 .storage_is_shared = true,
+                                 .broadcasts = true};
+    assert_true(load_share_pays(&costs));
+}
+
 static void sharing_pays_where_storage_is_the_bottleneck(void **state)
 {
     (void)state;
@@ -473,6 +501,7 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
     costs.distinct = costs.wanted;
     costs.exchanged = 0;
     assert_false(load_share_pays(&costs));
+    sharing_pays_on_one_host_unless_the_page_cache_has_it();
     costs = (struct share_costs){
         .wanted = 1000, .distinct = 100, .storage_is_shared = true, .rank_count = 10};
     assert_false(load_share_pays(&costs)); /* not worth the planning */

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "group/group.h"
 
-enum { ROUNDS_PER_AGREEMENT = 8, ALIGNMENT = 16 };
+enum { ROUNDS_PER_AGREEMENT = 8, ROUNDS_PER_AGREEMENT_OF_HOST = 64, ALIGNMENT = 16 };
 
 /* Buffers through which windows are copied to their destinations, four of them for a device, and
  * overhead of blocks. */
@@ -38,12 +38,13 @@ struct rounds {
     struct passage *passages; /* by rank, as all that follow */
     size_t *sizes;
     unsigned char **places; /* where a message goes */
-    bool *to;
-    bool *from;
-    bool *noted; /* ranks of this host that exchange a note */
-    bool *met;   /* those that had a window for each other in the round before */
+    bool *gives;            /* this rank a window */
+    bool *takes;            /* this rank's */
+    bool *to;               /* those that take a message */
+    bool *from;             /* and that give one; the others are of this host */
+    bool *meets;            /* of this host, with windows for each other */
     uint64_t *notes;
-    uint32_t set; /* whose ranks are marked in `to`; set_count: none yet */
+    uint32_t set; /* whose ranks are marked in `takes`; set_count: none yet */
     unsigned char *received;
     void *scratch;
     uint64_t received_bytes;
@@ -83,7 +84,7 @@ static bool plan_passage(struct rounds *rounds, uint32_t rank)
     passage->set = window.set;
     rounds->sizes[rank] = window.bytes;
     bool wanted = window.begun && load_share_wants(share, window.set, rounds->rank);
-    rounds->from[rank] = wanted && rank != rounds->rank;
+    rounds->gives[rank] = wanted && rank != rounds->rank;
     passage->place =
         wanted && count == 1 ? share_destinations_place(rounds->put, first.run, first.from) : NULL;
     return count > 0;
@@ -98,8 +99,8 @@ static bool plan_round(struct rounds *rounds)
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
         any = plan_passage(rounds, rank) || any;
         rounds->places[rank] = rounds->passages[rank].place;
-        if (!rounds->from[rank] || rounds->places[rank] ||
-            host_memory_reaches(rounds->memory, (int)rank))
+        rounds->from[rank] = rounds->gives[rank] && !host_memory_reaches(rounds->memory, (int)rank);
+        if (!rounds->from[rank] || rounds->places[rank])
             continue;
         rounds->places[rank] = place;
         place += (rounds->sizes[rank] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -107,29 +108,21 @@ static bool plan_round(struct rounds *rounds)
     return any;
 }
 
-static void mark_receivers(struct rounds *rounds)
+/* Finds which ranks take this rank's window, as a message or where it is. */
+static void mark_takers(struct rounds *rounds)
 {
     uint32_t set = rounds->passages[rounds->rank].set;
-    if (rounds->sizes[rounds->rank] == 0 || set == rounds->set)
-        return;
-    rounds->set = set;
-    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++)
-        rounds->to[rank] = rank != rounds->rank && load_share_wants(rounds->share, set, rank);
-}
-
-/* Ranks of this host that have windows for each other exchange notes, and in the round after that
- * once more: what a rank has read by then may be overwritten. */
-static void mark_noted(struct rounds *rounds)
-{
-    const int *peers;
-    size_t count = host_memory_peers(rounds->memory, &peers);
-    for (size_t i = 0; i < count; i++) {
-        int rank = peers[i];
-        bool meets = (rounds->from[rank] && rounds->sizes[rank] != 0) ||
-                     (rounds->to[rank] && rounds->sizes[rounds->rank] != 0);
-        rounds->noted[rank] = meets || rounds->met[rank];
-        rounds->met[rank] = meets;
+    bool sends = rounds->sizes[rounds->rank] != 0, changes = sends && set != rounds->set;
+    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
+        bool reached = host_memory_reaches(rounds->memory, (int)rank);
+        if (changes)
+            rounds->takes[rank] =
+                rank != rounds->rank && load_share_wants(rounds->share, set, rank);
+        rounds->to[rank] = rounds->takes[rank] && !reached;
+        rounds->meets[rank] = reached && ((rounds->gives[rank] && rounds->sizes[rank] != 0) ||
+                                          (rounds->takes[rank] && sends));
     }
+    rounds->set = sends ? set : rounds->set;
 }
 
 /* Finds the window that has come from another rank. */
@@ -153,7 +146,7 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
 {
     const unsigned char *bytes;
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
-        if (!rounds->from[rank])
+        if (!rounds->gives[rank])
             continue;
         RETURN_IF_ERROR(find_window(rounds, rank, &bytes));
         RETURN_IF_ERROR(place_window(rounds, rank, bytes));
@@ -164,6 +157,16 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
     return place_window(rounds, rounds->rank, own);
 }
 
+/* To and from ranks of other hosts. */
+static dcp_status send_messages(struct rounds *rounds, const unsigned char *own)
+{
+    const struct group_multicast multicast = {
+        rounds->sizes, own, rounds->to, rounds->from, rounds->places, rounds->scratch};
+    if (host_memory_is_whole(rounds->memory))
+        return DCP_OK;
+    return group_multicast(rounds->exchange->group, &rounds->call, &multicast);
+}
+
 /* Sends and receives the windows of a round. *mine: this rank's own status, which others learn
  * later; only failures of the group are returned. sent: this rank's own window. */
 static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const unsigned char **sent)
@@ -171,30 +174,19 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     struct saved_error error;
     const struct passage *passage = &rounds->passages[rounds->rank];
     size_t size = rounds->sizes[rounds->rank];
-    const unsigned char *own = NULL;
+    const unsigned char *own = NULL, *shared = host_memory_own(rounds->memory);
     dcp_status read = DCP_OK;
-    const unsigned char *shared = host_memory_own(rounds->memory);
-    mark_receivers(rounds);
-    mark_noted(rounds);
+    mark_takers(rounds);
     if (size != 0)
         read = share_prefetch_next(rounds->prefetch, passage->run, size, &own);
     *mine = *mine == DCP_OK ? read : *mine;
     uint64_t note = shared && own ? (uint64_t)(own - shared) : 0;
-    own = passage->place ? passage->place : own;
+    *sent = passage->place ? passage->place : own;
     error_save(&error);
-    *sent = own;
-    const struct group_multicast multicast = {
-        .noted = shared ? rounds->noted : NULL,
-        .note = note,
-        .notes = rounds->notes,
-        .sizes = rounds->sizes,
-        .send = own,
-        .to = rounds->to,
-        .from = rounds->from,
-        .places = rounds->places,
-        .scratch = rounds->scratch,
-    };
-    dcp_status status = group_multicast(rounds->exchange->group, &rounds->call, &multicast);
+    dcp_status status =
+        host_memory_meet(rounds->memory, &rounds->call, rounds->meets, note, rounds->notes);
+    if (status == DCP_OK)
+        status = send_messages(rounds, *sent);
     if (status == DCP_OK)
         share_prefetch_pass(rounds->prefetch);
     if (*mine != DCP_OK)
@@ -204,6 +196,7 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
 
 static dcp_status agree(const struct rounds *rounds, dcp_status mine)
 {
+    host_memory_agree(rounds->memory);
     return group_agree(rounds->exchange->group, &rounds->call, mine);
 }
 
@@ -218,6 +211,8 @@ static dcp_status agree_to_fail(struct rounds *rounds, dcp_status mine)
 static dcp_status run_rounds(struct rounds *rounds)
 {
     dcp_status mine = DCP_OK;
+    unsigned often =
+        host_memory_is_whole(rounds->memory) ? ROUNDS_PER_AGREEMENT_OF_HOST : ROUNDS_PER_AGREEMENT;
     for (unsigned round = 1; plan_round(rounds); round++) {
         const unsigned char *own;
         dcp_status status = send_windows(rounds, &mine, &own);
@@ -227,7 +222,7 @@ static dcp_status run_rounds(struct rounds *rounds)
             RETURN_IF_ERROR(agree(rounds, mine));
         if (mine == DCP_OK)
             mine = place_round(rounds, own);
-        if (round % ROUNDS_PER_AGREEMENT == 0)
+        if (round % often == 0)
             RETURN_IF_ERROR(agree(rounds, mine));
     }
     return agree(rounds, mine);
@@ -255,8 +250,8 @@ uint64_t load_exchange_memory(const struct load_exchange *exchange)
 {
     const struct rounds *rounds;
     uint64_t for_each = sizeof *rounds->passages + sizeof *rounds->sizes + sizeof *rounds->places +
-                        sizeof *rounds->to + sizeof *rounds->from + sizeof *rounds->noted +
-                        sizeof *rounds->met + sizeof *rounds->notes;
+                        sizeof *rounds->gives + sizeof *rounds->takes + sizeof *rounds->to +
+                        sizeof *rounds->from + sizeof *rounds->meets + sizeof *rounds->notes;
     return exchange->share->rank_count * for_each + received_size(exchange, NULL) +
            group_multicast_scratch(exchange->group, exchange->share->window) +
            host_memory_needs((int)exchange->share->rank_count, 0) +
@@ -269,13 +264,14 @@ static dcp_status open_rounds(struct rounds *rounds)
     rounds->passages = memory_allocate_zeroed(ranks, sizeof *rounds->passages);
     rounds->sizes = memory_allocate_zeroed(ranks, sizeof *rounds->sizes);
     rounds->places = memory_allocate_zeroed(ranks, sizeof *rounds->places);
+    rounds->gives = memory_allocate_zeroed(ranks, sizeof *rounds->gives);
+    rounds->takes = memory_allocate_zeroed(ranks, sizeof *rounds->takes);
     rounds->to = memory_allocate_zeroed(ranks, sizeof *rounds->to);
     rounds->from = memory_allocate_zeroed(ranks, sizeof *rounds->from);
-    rounds->noted = memory_allocate_zeroed(ranks, sizeof *rounds->noted);
-    rounds->met = memory_allocate_zeroed(ranks, sizeof *rounds->met);
+    rounds->meets = memory_allocate_zeroed(ranks, sizeof *rounds->meets);
     rounds->notes = memory_allocate_zeroed(ranks, sizeof *rounds->notes);
-    if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->to || !rounds->from ||
-        !rounds->noted || !rounds->met || !rounds->notes)
+    if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->gives ||
+        !rounds->takes || !rounds->to || !rounds->from || !rounds->meets || !rounds->notes)
         return error_no_memory(ranks * sizeof *rounds->passages, "messages of other ranks");
     for (uint32_t rank = 0; rank < ranks; rank++)
         rounds->passages[rank].next = share_cursor_start(rounds->share, rank);
@@ -288,7 +284,9 @@ static dcp_status start_rounds(struct rounds *rounds)
 {
     const struct load_exchange *exchange = rounds->exchange;
     size_t received = received_size(exchange, rounds->memory);
-    size_t scratch = group_multicast_scratch(exchange->group, rounds->share->window);
+    size_t scratch = host_memory_is_whole(rounds->memory)
+                         ? 0
+                         : group_multicast_scratch(exchange->group, rounds->share->window);
     rounds->received = memory_allocate(received);
     rounds->scratch = memory_allocate(scratch);
     if (!rounds->received || !rounds->scratch)
@@ -304,10 +302,11 @@ static void release(struct rounds *rounds)
     memory_release(rounds->passages);
     memory_release(rounds->sizes);
     memory_release(rounds->places);
+    memory_release(rounds->gives);
+    memory_release(rounds->takes);
     memory_release(rounds->to);
     memory_release(rounds->from);
-    memory_release(rounds->noted);
-    memory_release(rounds->met);
+    memory_release(rounds->meets);
     memory_release(rounds->notes);
     memory_release(rounds->received);
     memory_release(rounds->scratch);

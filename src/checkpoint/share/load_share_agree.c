@@ -9,6 +9,7 @@
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_sharing.h"
 #include "group/group.h"
+#include "group/host_memory.h"
 
 /* The smallest part of a region that several ranks read: a multiple of blocks with checksums. */
 #define CUT_SIZE ((uint64_t)1 << 20)
@@ -20,9 +21,14 @@
 /* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
 
-/* A digest, then bytes and pieces of each kind, whether the rank sees the files, and whether it
- * would read them around the page cache. */
-enum { AT_SEES = 8 + 16 * SHARE_KINDS, AT_BYPASSES, SUMMARY_SIZE };
+/* A digest, then bytes and pieces of each kind, the rank's host, whether it sees the files, and
+ * whether it would read them around the page cache. */
+enum {
+    AT_HOST = 8 + 16 * SHARE_KINDS,
+    AT_SEES = AT_HOST + 8,
+    AT_BYPASSES,
+    SUMMARY_SIZE,
+};
 
 struct agreement {
     const struct load_sharing *sharing;
@@ -43,6 +49,7 @@ struct agreement {
     uint32_t class_count;
     bool all_see; /* else this rank reads what any wants */
     bool any_bypasses;
+    bool one_host; /* whose ranks read each other's memory */
 };
 
 static struct dcp_collective call_of(const struct agreement *agreement, const char *phase)
@@ -93,6 +100,8 @@ static void estimate(struct agreement *agreement, enum share_kind kind,
     const struct load_sharing *sharing = agreement->sharing;
     struct share_costs *costs = &agreement->costs[kind];
     costs->rank_count = agreement->rank_count;
+    costs->one_host = agreement->one_host;
+    costs->broadcasts = !group_multicast_is_direct(agreement->group);
     costs->group_rate = sharing->options->group_bytes_per_second;
     costs->storage_is_shared =
         is_shared_storage(sharing) || (kind == SHARE_TENSORS && agreement->any_bypasses);
@@ -120,8 +129,11 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
         return error_no_memory(count * sizeof *agreement->class_of, "wanted regions of all ranks");
     find_classes(agreement, all->bytes);
     agreement->all_see = true;
+    agreement->one_host = load_u64(all->bytes + AT_HOST) != 0;
     for (size_t rank = 0; rank < count; rank++) {
         const unsigned char *summary = (const unsigned char *)all->bytes + rank * SUMMARY_SIZE;
+        agreement->one_host =
+            agreement->one_host && load_u64(summary + AT_HOST) == load_u64(all->bytes + AT_HOST);
         agreement->all_see = agreement->all_see && summary[AT_SEES];
         agreement->any_bypasses = agreement->any_bypasses || summary[AT_BYPASSES];
     }
@@ -165,6 +177,7 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
     buffer_init(&heard, 0);
     store_u64(summary, xxh3_64(agreement->mine.data, agreement->mine.size));
     summarize(agreement->sharing, summary);
+    store_u64(summary + AT_HOST, host_memory_host());
     summary[AT_SEES] = agreement->sees;
     summary[AT_BYPASSES] = agreement->bypasses;
     status = group_gather(agreement->group, &asking, root, status, summary, sizeof summary, &all);

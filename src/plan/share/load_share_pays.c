@@ -4,7 +4,8 @@
  * A file system over a network serves all ranks together at one rate, however many they are, so
  * bytes that are read again cost all of them time, and so does a disk that is read around the page
  * cache. A local file system serves what the page cache holds to each rank at the rate of a copy,
- * which is faster than most groups. Small reads cost a network's file system a round trip each,
+ * which is faster than most groups, and than the memory of a host: that is written before it is
+ * read. Small reads cost a network's file system a round trip each,
  * which ranks wait for side by side. If both ways take as long, what is sent is sent while other
  * bytes are read. */
 #include "plan/share/load_share.h"
@@ -13,6 +14,8 @@
  * each. */
 #define SHARED_STORAGE_RATE ((double)((uint64_t)2 << 30))
 #define PAGE_CACHE_RATE     ((double)((uint64_t)4 << 30))
+/* From one rank of a host to another. */
+#define HOST_RATE ((double)((uint64_t)3 << 30))
 /* Seconds of a round trip. */
 #define SHARED_STORAGE_LATENCY 0.0005
 /* Bytes, or reads of each rank, that must be saved for the planning to be worth it. */
@@ -24,6 +27,17 @@ static uint64_t difference(uint64_t all, uint64_t distinct)
     return all > distinct ? all - distinct : 0;
 }
 
+static double seconds_of_exchange(const struct share_costs *costs)
+{
+    double ranks = costs->rank_count;
+    double rate = (double)(costs->group_rate != 0 ? costs->group_rate : SHARE_GROUP_RATE);
+    if (costs->one_host)
+        return (double)costs->exchanged / (ranks * HOST_RATE);
+    if (costs->broadcasts)
+        return (double)costs->distinct / rate;
+    return (double)costs->exchanged / (ranks * rate);
+}
+
 bool load_share_pays(const struct share_costs *costs)
 {
     uint64_t bytes = difference(costs->wanted, costs->distinct);
@@ -32,9 +46,8 @@ bool load_share_pays(const struct share_costs *costs)
     double ranks = costs->rank_count;
     if (bytes < SAVED_MIN && (double)reads < ranks * SAVED_READS_MIN)
         return false;
-    double group_rate = (double)(costs->group_rate != 0 ? costs->group_rate : SHARE_GROUP_RATE);
     double storage_rate = costs->storage_is_shared ? SHARED_STORAGE_RATE : ranks * PAGE_CACHE_RATE;
     double reading_again =
         (double)bytes / storage_rate + (double)reads / ranks * SHARED_STORAGE_LATENCY;
-    return (double)costs->exchanged / (ranks * group_rate) <= reading_again;
+    return seconds_of_exchange(costs) <= reading_again;
 }

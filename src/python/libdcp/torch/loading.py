@@ -30,7 +30,6 @@ from .trees import _SCALARS, Elsewhere, LoadDescriber
 _stock_load: Any = _stock.load
 
 _STRICT_MISSING, _STRICT_PARTIAL = 0, 30
-_READING_DIRECT = 10
 
 # PyTorch may still load what does not fit: it converts dtypes, puts objects where tensors were, and
 # knows names of earlier versions; else its error is the one that is expected.
@@ -161,7 +160,6 @@ def _fill(tree: State, path: Path, partial: bool, ranks: Ranks) -> Set[str]:
     options.group = ranks.handle
     options.strictness = _STRICT_PARTIAL if partial else _STRICT_MISSING
     options.unflattened = True
-    options.reading = _READING_DIRECT
     options.plan_cache = ranks.load_plans
     options.progress = watch.function
 
