@@ -31,12 +31,17 @@ int memfd_create(const char *name, unsigned flags)
     return -1;
 }
 
+void rank_set_apart(bool apart)
+{
+    is_apart = apart;
+}
+
 static void *run_rank(void *argument)
 {
     struct start *start = argument;
     struct rank *rank = start->rank;
     const char *apart = getenv("RANKS_APART");
-    is_apart = apart && strtol(apart, NULL, 0) >> rank->rank & 1;
+    rank_set_apart(apart && strtol(apart, NULL, 0) >> rank->rank & 1);
     rank->status = start->body(rank);
     snprintf(rank->message, sizeof rank->message, "%s", dcp_error_message());
     return NULL;

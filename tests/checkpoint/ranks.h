@@ -31,6 +31,9 @@ dcp_status ranks_try(struct rank ranks[RANKS_MAX], int size, const char *path, r
 /* As ranks_run(), and fails the test unless every rank succeeds. */
 void ranks_must(int size, const char *path, rank_body body, void *context);
 
+/* Whether the calling thread is a rank that shares no memory with others. */
+void rank_set_apart(bool apart);
+
 /* A fresh directory under TMPDIR or /tmp, for CMocka's setup and teardown: *state is its path. */
 int directory_setup(void **state);
 int directory_teardown(void **state);
