@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,15 @@
 #include "storage/commit/save_owner.h"
 #include "storage/open/directory.h"
 #include "storage/shard/shard_writer.h"
+
+/* In place of the C library's: generations are the next one. */
+ssize_t getrandom(void *bytes, size_t size, unsigned flags)
+{
+    if (size != sizeof(uint16_t))
+        return syscall(SYS_getrandom, bytes, size, flags);
+    memset(bytes, 0, size);
+    return (ssize_t)size;
+}
 
 #define OTHER_ID "01234567-89ab-8dc9-8def-0123456789ab"
 
@@ -252,7 +263,7 @@ static void the_one_that_was_taken_over_harms_nothing(void **state)
             assert_int_equal(begin(&first, *state, 100), DCP_OK);
             age(*state, &first);
             assert_int_equal(begin(&second, *state, 100), DCP_OK);
-            assert_true(second.generation != first.generation || second.generation == 0);
+            assert_int_equal(second.generation, first.generation + 1);
             if (late)
                 assert_int_equal(commit(&second, "second", &visible), DCP_OK);
             assert_int_equal(commit(&first, "first", &visible), DCP_ERR_BUSY);

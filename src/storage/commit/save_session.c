@@ -103,7 +103,7 @@ static dcp_status skip_generations(struct save_session *session)
     uint16_t more;
     RETURN_IF_ERROR(random_bytes(&more, sizeof more, "a generation"));
     if (session->generation < UINT32_MAX - UINT16_MAX)
-        session->generation += more;
+        session->generation += 1 + (uint32_t)more;
     return DCP_OK;
 }
 
