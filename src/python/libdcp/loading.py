@@ -86,10 +86,12 @@ def load(
         tree.free()
 
 
-def load_described(described: bytes, held: List[Any], path: PathLike) -> None:
-    """Fills the tensors of a description, and nothing else. held: what they point to."""
+def load_described(described: bytes, held: List[Any], path: PathLike, io_ways: int) -> None:
+    """Fills the tensors of a description, and nothing else. held: what they point to; io_ways: how
+    they are read, of dcp_io."""
+    options = structs.dcp_load_options(io=io_ways)
     with State.described(described, held) as tree:
-        _fill(tree, path_bytes(path), structs.dcp_load_options(), Watch(None, "loading"), None)
+        _fill(tree, path_bytes(path), options, Watch(None, "loading"), None)
 
 
 def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:

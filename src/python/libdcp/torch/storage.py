@@ -9,8 +9,9 @@
 
 They take the arguments of PyTorch's classes of these names, whose subclasses they are, and work with
 any planner. What they write has checksums for each block and is loaded by PyTorch without them;
-what they read is checked as far as its file has checksums. A checkpoint is replaced at once when
-the new one is durable: its files have names of their own, and the old ones go after the commit.
+what they read is checked as far as its file has checksums. What several ranks read goes through the
+page cache, so that a host reads it once. A checkpoint is replaced at once when the new one is
+durable: its files have names of their own, and the old ones go after the commit.
 
 What the library has no way for goes PyTorch's: stream extensions but zstd when reading, safetensors as
 the format of writing, file systems of subclasses, tensors outside of host memory when writing,
@@ -21,6 +22,7 @@ dimensions that C or the library has not, such as quantized tensors.
 from __future__ import annotations
 
 import io
+import math
 import operator
 import os
 import pickle
@@ -64,7 +66,11 @@ from .trees import _COUNT, NDIM_MOST, STORED_DTYPES, Describer, Elsewhere, check
 _StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
 _StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)
 
+_IO_AUTO, _IO_BUFFERED = 0, 8
+
 _SHARD = re.compile(r"__(\d+)_\d+(?:\.g(\d+))?\.distcp")
+# In a plan of a load: other ranks read the same files.
+_SHARED = "several ranks read what this one reads"
 _SAVE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -322,6 +328,15 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         self._stored: Dict[str, Any] = metadata.state_dict_metadata
         self._is_known = all(_is_known(name, stored) for name, stored in self._stored.items())
 
+    def prepare_global_plan(self, plans: List[LoadPlan]) -> List[LoadPlan]:
+        prepared: List[LoadPlan] = super().prepare_global_plan(plans)
+        if not _most_is_shared(prepared):
+            return prepared
+        return [
+            replace(plan, storage_data=_SHARED) if plan.storage_data is None else plan
+            for plan in prepared
+        ]
+
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> "Future[None]":
         if not self._is_ours(plan):
             return cast("Future[None]", super().read_data(plan, planner))
@@ -333,7 +348,9 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
                     planner.load_bytes(item, io.BytesIO(stream))
                 else:
                     tensors.append((item, planner.resolve_tensor(item).detach()))
-            self._read_tensors(checkpoint, tensors)
+            # Once for all ranks of a host, instead of by each of them around the page cache.
+            is_shared = isinstance(plan.storage_data, str) and plan.storage_data == _SHARED
+            self._read_tensors(checkpoint, tensors, _IO_BUFFERED if is_shared else _IO_AUTO)
         for item, target in tensors:
             planner.commit_tensor(item, target)
         future: "Future[None]" = Future()
@@ -356,7 +373,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         return True
 
     def _read_tensors(
-        self, checkpoint: _Lazy, tensors: List[Tuple[ReadItem, torch.Tensor]]
+        self, checkpoint: _Lazy, tensors: List[Tuple[ReadItem, torch.Tensor]], io_ways: int
     ) -> None:
         """All that can be read in place, at once; the rest one by one."""
         describer = Describer(1, True)
@@ -373,7 +390,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
             except Elsewhere:
                 check_memory(target)
                 others.append((name, offsets, target))
-        if not self._fill(describer, chunks):
+        if not self._fill(describer, chunks, io_ways):
             others += [(name, *part[:2]) for name, parts in chunks.items() for part in parts]
         for name, offsets, target in others:
             target.copy_(_read(checkpoint.get()[name], offsets, tuple(target.shape)))
@@ -382,6 +399,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         self,
         describer: Describer,
         chunks: Dict[str, List[Tuple[Tuple[int, ...], torch.Tensor, int]]],
+        io_ways: int,
     ) -> bool:
         """Whether the chunks could be filled where they are."""
         describer.parts.append(_COUNT.pack(b"{", len(chunks)))
@@ -390,10 +408,26 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
                 describer.put_name(name)
                 describer.put_chunks(self._stored[name].size, False, parts)
             if chunks:
-                load_described(b"".join(describer.parts), describer.held, self.path)
+                load_described(b"".join(describer.parts), describer.held, self.path, io_ways)
         except (Elsewhere, MismatchError):
             return False
         return True
+
+
+def _most_is_shared(plans: List[LoadPlan]) -> bool:
+    """Whether most elements that the ranks want are of stored chunks that several of them read."""
+    if len(plans) == 1:
+        return False
+    ranks: Dict[Tuple[str, Any], int] = {}  # of each chunk; -1: several
+    wanted: Dict[Tuple[str, Any], int] = {}
+    for rank, plan in enumerate(plans):
+        for item in plan.items:
+            chunk = item.storage_index.fqn, item.storage_index.offset
+            if ranks.setdefault(chunk, rank) != rank:
+                ranks[chunk] = -1
+            wanted[chunk] = wanted.get(chunk, 0) + math.prod(item.lengths)
+    shared = sum(elements for chunk, elements in wanted.items() if ranks[chunk] < 0)
+    return 2 * shared > sum(wanted.values())
 
 
 def _is_known(name: str, stored: Any) -> bool:
