@@ -51,12 +51,11 @@ void host_board_leave(struct host_board *board)
     wake_all(board);
 }
 
-/* Sleeps until the state is another one, or so long; true: something may have changed. */
+/* Sleeps until the state is another one, or so long, at most LOOK_SECONDS; true: something may have
+ * changed. */
 static bool wait_for_change(const struct host_board *board, uint32_t state, double seconds)
 {
-    time_t whole = (time_t)seconds;
-    const struct timespec most = {.tv_sec = whole,
-                                  .tv_nsec = (long)((seconds - (double)whole) * 1e9)};
+    const struct timespec most = {.tv_nsec = (long)(seconds * 1e9)};
     if (syscall(SYS_futex, &board->state, FUTEX_WAIT, state, &most, NULL, 0) == 0 ||
         errno == EAGAIN || errno == EINTR)
         return true;

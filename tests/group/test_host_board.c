@@ -116,14 +116,33 @@ static void what_other_processes_do_is_noticed(void **state)
     without_futexes = false;
 }
 
-/* A wait that sleeps until the other rank comes, however often others look. */
-static void a_wait_ends_when_the_other_comes(void **state)
+/* Two processes in turn: each sleeps until the other one wakes it, which takes no tenth of a
+ * second. */
+static void ranks_wake_each_other(void **state)
 {
-    uint64_t note;
+    enum { TURNS = 40 };
+    struct shared mine = make_board(), theirs = make_board();
+    const struct host_rank parent = {0, -1, mine.theirs}, child = {1, -1, theirs.theirs};
     (void)state;
     int64_t before = clock_monotonic_ns();
-    assert_int_equal(wait_for(COMES, 10, &note), DCP_OK);
-    assert_in_range(clock_monotonic_ns() - before, 40000000, 5000000000);
+    pid_t process = fork();
+    for (uint32_t step = 1; process == 0 && step <= TURNS; step++) {
+        if (host_board_wait(&parent, step, 0, &call, deadline_after(10)) != DCP_OK)
+            _exit(1);
+        clock_sleep_ns(1000000); /* so that the other one sleeps by now */
+        host_board_begin(theirs.own, step, 0);
+    }
+    if (process == 0)
+        _exit(0);
+    for (uint32_t step = 1; step <= TURNS; step++) {
+        clock_sleep_ns(1000000);
+        host_board_begin(mine.own, step, 0);
+        assert_int_equal(host_board_wait(&child, step, 0, &call, deadline_after(10)), DCP_OK);
+    }
+    assert_in_range(clock_monotonic_ns() - before, 0, (int64_t)TURNS * 50000000);
+    waitpid(process, NULL, 0);
+    unmap(&mine);
+    unmap(&theirs);
 }
 
 static void rounds_and_notes_follow_each_other(void **state)
@@ -193,7 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_other_processes_do_is_noticed),
-        cmocka_unit_test(a_wait_ends_when_the_other_comes),
+        cmocka_unit_test(ranks_wake_each_other),
         cmocka_unit_test(rounds_and_notes_follow_each_other),
         cmocka_unit_test(a_rank_in_another_step_is_not_waited_for),
         cmocka_unit_test(a_long_wait_is_logged),

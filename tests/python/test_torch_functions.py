@@ -2,6 +2,7 @@
 """save, load and async_save of libdcp.torch beside PyTorch's: the same values and metadata, read by either."""
 
 import collections
+import ctypes
 import os
 import pickle
 import random
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
+from page_cache import in_memory
 from test_torch_storage import any_state, any_tensor, bits, emptied, equal, free_port, run_rank
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -28,6 +30,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 import libdcp
 import libdcp.torch as ours
+from libdcp._library import lib
 from libdcp.torch import ways
 
 OBJECTS = {
@@ -631,6 +634,23 @@ def parallel_work(rank, size, path):
         dist.barrier()
 
 
+def for_each_other_work(rank, size, path):
+    """What is not in the page cache is read once, by one rank for all: the log says that memory is shared for it."""
+    whole = torch.arange(2.0**25)
+    state = {"a": distribute_tensor(whole, init_device_mesh("cpu", (size,)), [Shard(0)])}
+    ours.save(state, storage_writer=ours.FileSystemWriter(path / "a", page_cache="dropped"))
+    lines = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+    hear = kind(lambda _context, _level, line: lines.append(line))
+    lib.dcp_set_log(hear, None, 40)  # DCP_LOG_DEBUG
+    found = {"a": torch.zeros(2**25)}
+    ours.load(found, checkpoint_id=path / "a")
+    lib.dcp_set_log(None, None, 0)
+    assert torch.equal(found["a"], whole)
+    shares = any(b"exchanges data with 1 ranks of its host" in line for line in lines)
+    assert shares or in_memory(path), lines
+
+
 class Ranks(unittest.TestCase):
     def run_ranks(self, size, work):
         with tempfile.TemporaryDirectory() as path:
@@ -639,6 +659,9 @@ class Ranks(unittest.TestCase):
     def test_random_states(self):
         for size in (1, 2, 3, 4):
             self.run_ranks(size, random_work)
+
+    def test_ranks_read_for_each_other(self):
+        self.run_ranks(2, for_each_other_work)
 
     def test_ranks_that_differ(self):
         self.run_ranks(3, other_work)
