@@ -161,9 +161,9 @@ class Values(Trial):
 class Ranks:
     """Communicators of threads, by two methods each."""
 
-    def __init__(self, size):
+    def __init__(self, size, timeout=60):
         self.size = size
-        self.barrier = threading.Barrier(size, timeout=60)
+        self.barrier = threading.Barrier(size, timeout=timeout)
         self.parts = [b""] * size
 
     def exchange(self, rank, part):
@@ -174,12 +174,12 @@ class Ranks:
         self.barrier.wait()
         return parts
 
-    def run(self, work):
+    def run(self, work, kind=None):
         errors = [None] * self.size
 
         def play(rank):
             try:
-                with libdcp.Group(Rank(self, rank)) as group:
+                with libdcp.Group((kind or Rank)(self, rank)) as group:
                     work(rank, group)
             except BaseException as error:
                 errors[rank] = error
@@ -209,7 +209,35 @@ class Rank:
         return self.ranks.exchange(self.rank, obj)[root]
 
 
+class Sender(Rank):
+    """One with messages from each rank to each other."""
+
+    sent = 0
+
+    def alltoall(self, sendobj):
+        Sender.sent += sum(len(part) for part in sendobj)
+        return [parts[self.rank] for parts in self.ranks.exchange(self.rank, sendobj)]
+
+
 class Groups(Trial):
+    def save_row(self, rank, group):
+        part = libdcp.Sharded((5, 7), [((rank, 0), np.full((1, 7), float(rank)))])
+        libdcp.save({"w": part}, self.path, group=group, timeout=30)
+
+    def test_ranks_that_send_to_each_other(self):
+        self.assertEqual(Ranks(5).run(self.save_row, Sender), [None] * 5)
+        self.assertGreater(Sender.sent, 0)
+        np.testing.assert_array_equal(libdcp.read(self.path)["w"], np.repeat(np.arange(5.0), 7).reshape(5, 7))
+
+    def test_messages_of_another_size_are_an_error(self):
+        class Cut(Sender):
+            def alltoall(self, sendobj):
+                return [part[1:] for part in super().alltoall(sendobj)]
+
+        errors = Ranks(5, timeout=2).run(self.save_row, Cut)
+        self.assertRegex(str(errors[0]), r"alltoall gave \[0, \d+, 0, 0, 0\] bytes of the ranks, \[0, \d+, 0, 0, 0\] were expected")
+        self.assertFalse((self.path / ".metadata").exists())
+
     def test_ranks_save_and_load_at_other_divisions(self):
         whole = np.arange(700.0).reshape(100, 7)
 

@@ -270,8 +270,17 @@ class dcp_collective(Structure):
 
 AllGather = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), c_void_p, c_size_t, c_void_p)
 Broadcast = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), c_int, c_void_p, c_size_t)
-
-
+AllToAll = CFUNCTYPE(
+    c_int,
+    c_void_p,
+    POINTER(dcp_collective),
+    c_void_p,
+    POINTER(c_size_t),
+    POINTER(c_size_t),
+    c_void_p,
+    POINTER(c_size_t),
+    POINTER(c_size_t),
+)
 Close = CFUNCTYPE(None, c_void_p)
 Duplicate = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), POINTER(c_void_p))
 
@@ -286,7 +295,7 @@ class dcp_group_operations(Structure):
         ("gather", c_void_p),
         ("scatter", c_void_p),
         ("close", Close),
-        ("all_to_all", c_void_p),
+        ("all_to_all", AllToAll),
         ("duplicate", Duplicate),
     ]
 

@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Optional, Protocol
+from typing import Any, List, Optional, Protocol, Tuple
 
 from . import _structs as structs
 from ._library import Callbacks, check, lib
 
 
 class Communicator(Protocol):
-    """What a group is made of: a communicator of mpi4py, or anything with these methods."""
+    """What a group is made of: a communicator of mpi4py, or anything with these methods.
+
+    With a method ``alltoall`` as well, which takes a list of bytes, one for each rank, and gives
+    those that each rank has sent to this one, what ranks of several hosts read for each other goes
+    to those that want it. Without it, it is broadcast to all.
+    """
 
     def Get_rank(self) -> int:
         """This process, from 0 on."""
@@ -24,6 +29,13 @@ class Communicator(Protocol):
 
     def bcast(self, obj: Any, root: int) -> bytes:
         """Gives every rank what the root has sent; elsewhere ``obj`` is None."""
+
+
+def messages_of(
+    base: Optional[int], sizes: Any, offsets: Any, ranks: int
+) -> List[Tuple[int, int]]:
+    """By rank, where a message of the library begins, and how many bytes it has."""
+    return [((base or 0) + offset, size) for offset, size in zip(offsets[:ranks], sizes[:ranks])]
 
 
 class Group:
@@ -61,7 +73,9 @@ class Group:
         return self._handle
 
     def _add_operations(self, operations: structs.dcp_group_operations) -> None:
-        """For groups that can do more than the two that every group has."""
+        """What this group can do beside the two that every group has."""
+        if callable(getattr(self._communicator, "alltoall", None)):
+            operations.all_to_all = structs.AllToAll(self._all_to_all)
 
     def _all_gather(self, _context: Any, _call: Any, send: int, size: int, receive: int) -> int:
         def gather() -> None:
@@ -85,6 +99,32 @@ class Group:
                 ctypes.memmove(data, got, size)
 
         return self.callbacks.call(send)
+
+    def _all_to_all(
+        self,
+        _context: Any,
+        _call: Any,
+        send: Optional[int],
+        send_sizes: Any,
+        send_offsets: Any,
+        receive: Optional[int],
+        receive_sizes: Any,
+        receive_offsets: Any,
+    ) -> int:
+        def exchange() -> None:
+            outgoing = messages_of(send, send_sizes, send_offsets, self.size)
+            incoming = messages_of(receive, receive_sizes, receive_offsets, self.size)
+            mine = [ctypes.string_at(place, size) if size else b"" for place, size in outgoing]
+            parts = [bytes(part) for part in self._communicator.alltoall(mine)]  # type: ignore[attr-defined]
+            if [len(part) for part in parts] != [size for _place, size in incoming]:
+                raise ValueError(
+                    "alltoall gave %s bytes of the ranks, %s were expected"
+                    % ([len(part) for part in parts], [size for _place, size in incoming])
+                )
+            for part, (place, size) in zip(parts, incoming):
+                ctypes.memmove(place, part, size)
+
+        return self.callbacks.call(exchange)
 
     def close(self) -> None:
         """Ends the group; the communicator stays."""

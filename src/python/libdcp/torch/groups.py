@@ -14,7 +14,12 @@ import torch.distributed as dist
 
 from .. import _structs as structs
 from .._library import Callbacks, check, lib, release_with
-from ..groups import Group
+from ..groups import Group, messages_of
+
+#: Backends that send bytes from one rank to another.
+_SENDING = ("gloo", "nccl")
+#: Of messages from one rank to another; those of a job have 0, unless it says otherwise.
+_TAG = 0x646370
 
 
 def _view(address: int, size: int) -> Any:
@@ -33,6 +38,8 @@ class Lane:
         devices = process_group._device_types
         self._cpu = not devices or torch.device("cpu") in devices
         self._kind = "cpu" if self._cpu else devices[0].type
+        backends = dist.get_backend_config(process_group).split(",")
+        self.sends = any("%s:%s" % (self._kind, name) in backends for name in _SENDING)
 
     @property
     def process_group(self) -> Any:
@@ -75,6 +82,44 @@ class Lane:
         if self.rank != root:
             mine.copy_(there)
 
+    def all_to_all(
+        self, outgoing: List[Tuple[int, int]], incoming: List[Tuple[int, int]]
+    ) -> None:
+        """Sends each rank a message, and receives one of each: (address, size) by rank."""
+        group = self.process_group
+        ranks = dist.get_process_group_ranks(group)
+        if self._cpu:
+            self._transfer(
+                [(rank, _view(*place)) for rank, place in zip(ranks, outgoing) if place[1]],
+                [(rank, _view(*place)) for rank, place in zip(ranks, incoming) if place[1]],
+            )
+            return
+        device = torch.device(self._kind, torch.get_device_module(self._kind).current_device())
+        there = {place: _view(*place).to(device) for place in set(outgoing) if place[1]}
+        parts = [
+            (rank, torch.empty(size, dtype=torch.uint8, device=device), address)
+            for rank, (address, size) in zip(ranks, incoming)
+            if size
+        ]
+        self._transfer(
+            [(rank, there[place]) for rank, place in zip(ranks, outgoing) if place[1]],
+            [(rank, part) for rank, part, _address in parts],
+        )
+        for _rank, part, address in parts:
+            _view(address, part.numel()).copy_(part)
+
+    def _transfer(self, sent: List[Tuple[int, Any]], received: List[Tuple[int, Any]]) -> None:
+        """Tensors to and from ranks of the job."""
+        group = self.process_group
+        operations = [dist.P2POp(dist.irecv, part, rank, group, _TAG) for rank, part in received]
+        operations += [dist.P2POp(dist.isend, part, rank, group, _TAG) for rank, part in sent]
+        works = dist.batch_isend_irecv(operations) if operations else []
+        try:
+            while works:
+                works.pop().wait()
+        finally:
+            works.clear()  # an exception keeps this frame, and messages go on while their work is kept
+
     def allgather(self, sendobj: bytes) -> List[bytes]:
         raise NotImplementedError("a TorchGroup moves bytes where they lie")
 
@@ -100,6 +145,7 @@ class TorchGroup(Group):
         self._lanes: Dict[int, Tuple[Lane, Callbacks]] = {}
         self._numbers = itertools.count(1)
         lane = Lane(process_group)
+        self._sends = lane.sends
         super().__init__(lane)
         self._lanes[0] = (lane, self.callbacks)
 
@@ -114,6 +160,8 @@ class TorchGroup(Group):
     def _add_operations(self, operations: structs.dcp_group_operations) -> None:
         operations.close = structs.Close(self._close)
         operations.duplicate = structs.Duplicate(self._duplicate)
+        if self._sends:
+            operations.all_to_all = structs.AllToAll(self._all_to_all)
 
     def _all_gather(self, context: Any, _call: Any, send: int, size: int, receive: int) -> int:
         lane, callbacks = self._lanes[context or 0]
@@ -122,6 +170,25 @@ class TorchGroup(Group):
     def _broadcast(self, context: Any, _call: Any, root: int, data: int, size: int) -> int:
         lane, callbacks = self._lanes[context or 0]
         return callbacks.call(lambda: lane.broadcast(root, data, size))
+
+    def _all_to_all(
+        self,
+        context: Any,
+        _call: Any,
+        send: Optional[int],
+        send_sizes: Any,
+        send_offsets: Any,
+        receive: Optional[int],
+        receive_sizes: Any,
+        receive_offsets: Any,
+    ) -> int:
+        lane, callbacks = self._lanes[context or 0]
+        return callbacks.call(
+            lambda: lane.all_to_all(
+                messages_of(send, send_sizes, send_offsets, self.size),
+                messages_of(receive, receive_sizes, receive_offsets, self.size),
+            )
+        )
 
     def _duplicate(self, context: Any, _call: Any, copy: Any) -> int:
         lane, callbacks = self._lanes[context or 0]
