@@ -8,7 +8,8 @@
  * supplies. libdcp_mpi adds MPI (dcp/mpi.h), libdcp_nccl adds NCCL (dcp/nccl.h). Messages carry
  * plans and statuses. In cooperative loads (dcp_load_options::reading), `all_to_all` also carries
  * the data that was read, except between ranks of one host, which read it from each other's memory
- * (Linux; not where they cannot open each other's files in /proc).
+ * (Linux; not where they cannot open each other's files in /proc); to another host it is sent once,
+ * however many of its ranks want it.
  *
  * Every call has a deadline. When a collective fails or times out, the group is broken, because
  * ranks may be out of step: every later call on it fails at once with DCP_ERR_STATE and repeats the

@@ -197,13 +197,14 @@ typedef enum dcp_reading {
      * group's `all_to_all`, while the next bytes are read. Ranks of one host read each other's
      * buffers instead (memfd_create() of Linux; ranks of one user, pid namespace and network
      * namespace that can open each other's files in /proc), and tell each other there how far they
-     * are, without the group. If it has no `all_to_all` and ranks are on several hosts, bytes are
-     * broadcast to all. Ranks read about equal bytes; large
-     * tensors are divided among them. Of chunks that ranks divide by columns (see above), each rank
-     * reads some, in stripes of 5 MiB, and sends the others their columns. Objects are read first,
-     * before any tensor is changed, and small objects share a message. Each rank takes at most 32
-     * MiB of memory in addition to its own read buffers, the largest object and the memory of the
-     * group; with several thousand ranks it may take more.
+     * are, without the group. What several of them want from a rank of another host is sent to one
+     * of them, for all. If it has no `all_to_all` and ranks are on several hosts, bytes are
+     * broadcast to all. Ranks read about equal bytes; large tensors are divided among them. Of
+     * chunks that ranks divide by columns (see above), each rank reads some, in stripes of 5 MiB,
+     * and sends the others their columns. Objects are read first, before any tensor is changed, and
+     * small objects share a message. Each rank takes at most 32 MiB of memory in addition to its
+     * own read buffers, the largest object and the memory of the group; with several thousand ranks
+     * it may take more.
      *
      * The reader checks the data as `verification` says before it is sent. In files without block
      * checksums (those of PyTorch) a tensor has one checksum. If several ranks read parts of such a

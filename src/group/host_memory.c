@@ -18,6 +18,7 @@
 #include "group/collective.h"
 #include "group/group.h"
 #include "group/host_board.h"
+#include "group/host_ranks.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
@@ -38,7 +39,7 @@ enum {
 };
 
 /* A rank's board is at the beginning of its memory. */
-enum { BOARD_SIZE = MEMORY_PAGE };
+enum { BOARD_SIZE = MEMORY_PAGE, ALIGNMENT = 16 };
 _Static_assert(sizeof(struct host_board) <= BOARD_SIZE, "room for a board");
 
 struct region {
@@ -54,15 +55,15 @@ struct other {
 
 struct host_memory {
     const dcp_group *group;
-    int descriptor; /* -1: none; open until all others have opened it */
-    size_t size;
-    struct region own;    /* none: no other rank reads it */
-    void *charge;         /* for own */
-    struct other *others; /* by rank */
-    int *peers;           /* the ranks that are reached */
-    size_t peer_count;
-    uint32_t step;   /* that this rank has begun */
-    uint32_t agreed; /* of its last agreement */
+    int descriptor;          /* -1: none; open until all others have opened it */
+    size_t size;             /* of the caller's, in any case */
+    size_t between;          /* and where the group is on several hosts */
+    struct region own;       /* none: no other rank reads it */
+    void *charge;            /* for own */
+    struct other *others;    /* by rank */
+    struct host_ranks hosts; /* those together reach each other */
+    uint32_t step;           /* that this rank has begun */
+    uint32_t agreed;         /* of its last agreement */
     bool left;
 };
 
@@ -71,11 +72,23 @@ static struct host_board *board_of(const struct region *region)
     return (void *)region->mapped;
 }
 
+/* The ranks of this rank's host. */
+static size_t members_of(const struct host_memory *memory, const int **ranks)
+{
+    return host_ranks_with(&memory->hosts, dcp_group_rank(memory->group), ranks);
+}
+
+static bool is_alone(const struct host_memory *memory)
+{
+    const int *ranks;
+    return members_of(memory, &ranks) <= 1;
+}
+
 uint64_t host_memory_needs(int ranks, size_t size)
 {
     const struct host_memory *memory;
-    uint64_t for_each = sizeof *memory->others + sizeof *memory->peers;
-    return sizeof *memory + (uint64_t)ranks * for_each + BOARD_SIZE + size + MEMORY_PAGE;
+    return sizeof *memory + (uint64_t)ranks * sizeof *memory->others +
+           host_ranks_needs((size_t)ranks) + BOARD_SIZE + size + MEMORY_PAGE;
 }
 
 /* Identifies what ranks must have in common to open each other's memory; 0: unknown. */
@@ -109,33 +122,42 @@ uint64_t host_memory_host(void)
     return find_host();
 }
 
+static size_t file_size(size_t bytes)
+{
+    return BOARD_SIZE + (bytes / MEMORY_PAGE + 1) * MEMORY_PAGE;
+}
+
 /* Without memory the record says so: host 0. */
 static void describe(struct host_memory *memory, unsigned char record[RECORD_SIZE])
 {
     struct stat info = {.st_size = 0};
+    size_t size = file_size(memory->size + memory->between);
     memory->descriptor = make_file();
-    bool made = memory->descriptor >= 0 &&
-                ftruncate(memory->descriptor, (off_t)memory->size) == 0 &&
+    bool made = memory->descriptor >= 0 && ftruncate(memory->descriptor, (off_t)size) == 0 &&
                 fstat(memory->descriptor, &info) == 0;
     store_u64(record, made ? find_host() : 0);
     store_u32(record + AT_PROCESS, (uint32_t)getpid());
     store_u32(record + AT_DESCRIPTOR, (uint32_t)memory->descriptor);
     store_u64(record + AT_DEVICE, (uint64_t)info.st_dev);
     store_u64(record + AT_INODE, (uint64_t)info.st_ino);
-    store_u64(record + AT_SIZE, (uint64_t)memory->size);
+    store_u64(record + AT_SIZE, (uint64_t)size);
 }
 
-/* Takes this rank's memory now: what is missing later would end the process. */
+/* Takes this rank's memory now, as much as is used of its file: what is missing later would end the
+ * process. */
 static bool map_own(struct host_memory *memory)
 {
-    memory->charge = memory_allocate_beside(0, memory->size);
-    if (!memory->charge || fallocate(memory->descriptor, 0, 0, (off_t)memory->size) != 0)
+    if (host_memory_is_whole(memory))
+        memory->between = 0;
+    size_t size = file_size(memory->size + memory->between);
+    memory->charge = memory_allocate_beside(0, size);
+    if (!memory->charge || fallocate(memory->descriptor, 0, 0, (off_t)size) != 0)
         return false;
-    void *bytes = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                       memory->descriptor, 0);
+    void *bytes =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory->descriptor, 0);
     if (bytes == MAP_FAILED)
         return false;
-    memory->own = (struct region){bytes, memory->size};
+    memory->own = (struct region){bytes, size};
     return true;
 }
 
@@ -171,8 +193,8 @@ static void close_file(struct host_memory *memory)
 
 static void unmap_all(struct host_memory *memory)
 {
-    for (size_t i = 0; i < memory->peer_count; i++) {
-        struct other *other = &memory->others[memory->peers[i]];
+    for (size_t rank = 0; rank < memory->hosts.count; rank++) {
+        struct other *other = &memory->others[rank];
         if (!other->region.mapped)
             continue;
         munmap(other->region.mapped, other->region.size);
@@ -187,61 +209,49 @@ static void unmap_all(struct host_memory *memory)
     memory_release(memory->charge);
     memory->own = (struct region){NULL, 0};
     memory->charge = NULL;
-    memory->peer_count = 0;
 }
 
-/* Finds the other ranks of this rank's host. What is broadcast for other hosts comes to them, too.
- */
-static void find_peers(struct host_memory *memory, const dcp_group *group,
-                       const unsigned char *records)
+/* Finds which ranks are on one host. What is broadcast for other hosts comes to all, so ranks of a
+ * host gain nothing then. */
+static void find_hosts(struct host_memory *memory, const unsigned char *records)
 {
-    uint64_t host = load_u64(records + (size_t)group->rank * RECORD_SIZE);
-    for (int rank = 0; rank < group->size && host != 0; rank++)
-        if (rank != group->rank && load_u64(records + (size_t)rank * RECORD_SIZE) == host)
-            memory->peers[memory->peer_count++] = rank;
-    if (!group_multicast_is_direct(group) && memory->peer_count + 1 < (size_t)group->size)
-        memory->peer_count = 0;
+    host_ranks_join(&memory->hosts, records, RECORD_SIZE);
+    if (!group_multicast_is_direct(memory->group) && !host_memory_is_whole(memory))
+        host_ranks_part_all(&memory->hosts);
 }
 
 /* Maps the memory of all ranks of this host; false: not possible. */
 static bool map_all(struct host_memory *memory, const unsigned char *records)
 {
-    if (memory->peer_count == 0)
+    const int *ranks;
+    size_t count = members_of(memory, &ranks);
+    if (count == 1)
         return true;
     if (!map_own(memory))
         return false;
-    for (size_t i = 0; i < memory->peer_count; i++) {
-        size_t rank = (size_t)memory->peers[i];
-        if (!map_other(records + rank * RECORD_SIZE, &memory->others[rank]))
+    for (size_t i = 0; i < count; i++) {
+        size_t rank = (size_t)ranks[i];
+        if (ranks[i] != memory->group->rank &&
+            !map_other(records + rank * RECORD_SIZE, &memory->others[rank]))
             return false;
     }
     return true;
 }
 
-static bool have_all_mapped(const struct host_memory *memory, const dcp_group *group,
-                            const unsigned char *mapped)
-{
-    bool all = mapped[group->rank];
-    for (size_t i = 0; i < memory->peer_count; i++)
-        all = all && mapped[memory->peers[i]];
-    return all;
-}
-
 static dcp_status allocate(size_t ranks, struct host_memory *memory)
 {
     memory->others = memory_allocate_zeroed(ranks, sizeof *memory->others);
-    memory->peers = memory_allocate_zeroed(ranks, sizeof *memory->peers);
-    if (!memory->others || !memory->peers)
-        return error_no_memory(ranks * (sizeof *memory->others + sizeof *memory->peers),
-                               "ranks of this host");
-    return DCP_OK;
+    if (!memory->others)
+        return error_no_memory(ranks * sizeof *memory->others, "ranks of this host");
+    return host_ranks_new(ranks, &memory->hosts);
 }
 
 dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call, dcp_status mine,
-                            size_t size, struct host_memory **memory)
+                            size_t size, size_t between, struct host_memory **memory)
 {
     unsigned char record[RECORD_SIZE] = {0}, mapped;
     const unsigned char *records, *all_mapped;
+    const int *ranks;
     struct host_memory *made = *memory = memory_allocate_zeroed(1, sizeof *made);
     if (!made) {
         mine = mine == DCP_OK ? error_no_memory(sizeof *made, "memory of this host") : mine;
@@ -249,7 +259,8 @@ dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call,
     }
     made->group = group;
     made->descriptor = -1;
-    made->size = BOARD_SIZE + (size / MEMORY_PAGE + 1) * MEMORY_PAGE;
+    made->size = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    made->between = between;
     if (mine == DCP_OK)
         mine = allocate((size_t)dcp_group_size(group), made);
     if (mine == DCP_OK)
@@ -257,20 +268,21 @@ dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call,
     RETURN_IF_ERROR(group_share(group, call, mine, record, sizeof record, &records));
     if (dcp_group_size(group) == 1)
         return DCP_OK;
-    find_peers(made, group, records);
+    find_hosts(made, records);
+    bool had_others = !is_alone(made);
     mapped = map_all(made, records);
     RETURN_IF_ERROR(group_share(group, call, DCP_OK, &mapped, sizeof mapped, &all_mapped));
     close_file(made);
-    if (made->peer_count == 0)
-        return DCP_OK;
-    if (!have_all_mapped(made, group, all_mapped))
+    host_ranks_part(&made->hosts, all_mapped);
+    if (is_alone(made))
         unmap_all(made);
-    log_line(DCP_LOG_DEBUG,
-             made->peer_count > 0
-                 ? "rank %d: exchanges data with %zu ranks of its host through shared memory"
-                 : "rank %d: the ranks of its host cannot open each other's memory: data goes "
-                   "through the group",
-             group->rank, made->peer_count);
+    if (had_others)
+        log_line(DCP_LOG_DEBUG,
+                 made->own.mapped
+                     ? "rank %d: exchanges data with %zu ranks of its host through shared memory"
+                     : "rank %d: the ranks of its host cannot open each other's memory: data goes "
+                       "through the group",
+                 group->rank, members_of(made, &ranks) - 1);
     return DCP_OK;
 }
 
@@ -281,13 +293,19 @@ void host_memory_close(struct host_memory *memory)
     unmap_all(memory);
     close_file(memory);
     memory_release(memory->others);
-    memory_release(memory->peers);
+    host_ranks_free(&memory->hosts);
     memory_release(memory);
 }
 
 unsigned char *host_memory_own(const struct host_memory *memory)
 {
     return memory->own.mapped ? memory->own.mapped + BOARD_SIZE : NULL;
+}
+
+unsigned char *host_memory_between(const struct host_memory *memory)
+{
+    unsigned char *own = host_memory_own(memory);
+    return own && memory->between != 0 ? own + memory->size : NULL;
 }
 
 bool host_memory_reaches(const struct host_memory *memory, int rank)
@@ -304,15 +322,15 @@ const unsigned char *host_memory_of(const struct host_memory *memory, int rank, 
     return region->mapped && inside ? region->mapped + BOARD_SIZE + offset : NULL;
 }
 
-size_t host_memory_peers(const struct host_memory *memory, const int **ranks)
+size_t host_memory_with(const struct host_memory *memory, int rank, const int **ranks)
 {
-    *ranks = memory->peers;
-    return memory->peer_count;
+    return host_ranks_with(&memory->hosts, rank, ranks);
 }
 
 bool host_memory_is_whole(const struct host_memory *memory)
 {
-    return memory->peer_count + 1 == (size_t)dcp_group_size(memory->group);
+    const int *ranks;
+    return members_of(memory, &ranks) == (size_t)dcp_group_size(memory->group);
 }
 
 static dcp_status meet_rank(struct host_memory *memory, int rank, bool with, uint64_t *note,
@@ -334,14 +352,16 @@ dcp_status host_memory_meet(struct host_memory *memory, const struct dcp_collect
     struct collective_run run;
     struct deadline deadline = deadline_after(call->timeout_seconds);
     dcp_status status = DCP_OK;
-    if (memory->peer_count == 0)
+    const int *ranks;
+    size_t count = members_of(memory, &ranks);
+    if (count <= 1)
         return DCP_OK;
     collective_name(memory->group, call, &run);
     host_board_begin(board_of(&memory->own), ++memory->step, note);
-    for (size_t i = 0; i < memory->peer_count && status == DCP_OK; i++) {
-        int rank = memory->peers[i];
-        status = meet_rank(memory, rank, with[rank], &notes[rank], &run.call, deadline);
-    }
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        if (ranks[i] != memory->group->rank)
+            status =
+                meet_rank(memory, ranks[i], with[ranks[i]], &notes[ranks[i]], &run.call, deadline);
     if (status == DCP_OK)
         return DCP_OK;
     memory->left = true;
@@ -351,7 +371,7 @@ dcp_status host_memory_meet(struct host_memory *memory, const struct dcp_collect
 
 void host_memory_agree(struct host_memory *memory)
 {
-    if (memory->peer_count == 0 || memory->left)
+    if (is_alone(memory) || memory->left)
         return;
     memory->agreed = ++memory->step;
     host_board_agree(board_of(&memory->own), memory->step);

@@ -20,27 +20,31 @@ struct host_memory;
  */
 uint64_t host_memory_host(void);
 
-/* Makes `size` bytes of this rank's that the other ranks of its host read. Collective; each rank
- * brings its status, and the result is the same on all. If the group has no all_to_all, only a
- * group that is on one host as a whole has such memory. Free it in either case. */
+/* Makes `size` bytes of this rank's that the other ranks of its host read, and `between` more in a
+ * group that is on several hosts. Collective; each rank brings its status, and the result is the
+ * same on all. If the group has no all_to_all, only a group that is on one host as a whole has such
+ * memory. Free it in either case. */
 dcp_status host_memory_open(dcp_group *group, const struct dcp_collective *call, dcp_status mine,
-                            size_t size, struct host_memory **memory);
+                            size_t size, size_t between, struct host_memory **memory);
 /* NULL is allowed. Others may go on reading what they have open. */
 void host_memory_close(struct host_memory *memory);
 
-/* The most that it takes, with `size` bytes for others, in a group of so many ranks. */
+/* The most that it takes, with `size` bytes in all, in a group of so many ranks. */
 uint64_t host_memory_needs(int ranks, size_t size);
 
 /* This rank's bytes; NULL if no other rank reads them. */
 unsigned char *host_memory_own(const struct host_memory *memory);
+/* Those of `between`, which follow them, a multiple of 16 bytes away; NULL if there are none. */
+unsigned char *host_memory_between(const struct host_memory *memory);
 /* Whether this rank and another one read each other's memory; false for this rank itself. */
 bool host_memory_reaches(const struct host_memory *memory, int rank);
 /* `size` bytes of such a rank from an offset on, which it sent; NULL if it has not so many. */
 const unsigned char *host_memory_of(const struct host_memory *memory, int rank, uint64_t offset,
                                     size_t size);
-/* The ranks that this rank reaches, in ascending order. */
-size_t host_memory_peers(const struct host_memory *memory, const int **ranks);
-/* Whether those are all others. */
+/* The ranks that reach each other and a rank, and that rank itself, in ascending order: the same on
+ * all ranks. */
+size_t host_memory_with(const struct host_memory *memory, int rank, const int **ranks);
+/* Whether this rank reaches all others. */
 bool host_memory_is_whole(const struct host_memory *memory);
 
 /* Begins a round of an exchange. Returns when the ranks of `with` have begun it, too, and those of

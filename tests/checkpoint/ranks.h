@@ -33,6 +33,8 @@ void ranks_must(int size, const char *path, rank_body body, void *context);
 
 /* Whether the calling thread is a rank that shares no memory with others. */
 void rank_set_apart(bool apart);
+/* Puts the calling thread on a host with those of the same number, of 1 and more. */
+void rank_set_host(int number);
 
 /* A fresh directory under TMPDIR or /tmp, for CMocka's setup and teardown: *state is its path. */
 int directory_setup(void **state);

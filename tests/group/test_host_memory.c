@@ -57,6 +57,9 @@ int ftruncate(int file, off_t length)
     return (int)syscall(SYS_ftruncate, file, own.grown ? length + 4096 : length);
 }
 
+/* Bytes for what comes from other hosts. */
+enum { BETWEEN = 5000 };
+
 static size_t size_of(int rank)
 {
     return 3000 * (size_t)rank;
@@ -72,17 +75,37 @@ static bool should_reach(const struct thread_rank *self, int other)
     return derived ? !hosts->apart : !((hosts->apart >> other | hosts->apart >> self->rank) & 1);
 }
 
+/* Whether ranks of a host have bytes for what comes from others, behind theirs: where there are
+ * others. */
+static dcp_status check_between(const struct thread_rank *self, const struct host_memory *memory)
+{
+    unsigned char *own_bytes = host_memory_own(memory), *between = host_memory_between(memory);
+    bool expected = own_bytes && !host_memory_is_whole(memory);
+    if ((between != NULL) != expected || (uintptr_t)between % 16 != 0)
+        return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: bytes for other hosts: %d", self->rank,
+                             between != NULL);
+    for (int rank = 0; rank < self->size && expected; rank++) {
+        size_t place = (size_of(rank) + 15) / 16 * 16;
+        const unsigned char *bytes = host_memory_of(memory, rank, place, BETWEEN);
+        if (host_memory_reaches(memory, rank) &&
+            (!bytes || bytes[0] != 101 + rank || bytes[BETWEEN - 1] != 101 + rank))
+            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d has not what rank %d has between",
+                                 self->rank, rank);
+    }
+    return DCP_OK;
+}
+
 static dcp_status check_peers(const struct thread_rank *self, const struct host_memory *memory)
 {
-    const int *peers;
-    size_t count = host_memory_peers(memory, &peers), found = 0;
+    const int *with;
+    size_t count = host_memory_with(memory, self->rank, &with), found = 0;
     for (int rank = 0; rank < self->size; rank++) {
         const unsigned char *bytes = host_memory_of(memory, rank, 0, size_of(rank));
         bool reach = should_reach(self, rank);
         if (host_memory_reaches(memory, rank) != reach || (bytes != NULL) != reach)
             return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: reached: %d", rank, !reach);
-        if (reach && (found == count || peers[found++] != rank))
-            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d is not among the peers", rank);
+        if ((reach || rank == self->rank) && (found == count || with[found++] != rank))
+            return dcp_error_set(DCP_ERR_INTERNAL, "rank %d is not among those of the host", rank);
         for (size_t i = 0; reach && i < size_of(rank); i++)
             if (bytes[i] != 1 + rank)
                 return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: byte %zu is %d", rank, i,
@@ -91,11 +114,11 @@ static dcp_status check_peers(const struct thread_rank *self, const struct host_
             host_memory_of(memory, rank, UINT64_MAX, 2))
             return dcp_error_set(DCP_ERR_INTERNAL, "rank %d: bytes behind the end", rank);
     }
-    if (host_memory_is_whole(memory) != (count + 1 == (size_t)self->size))
-        return dcp_error_set(DCP_ERR_INTERNAL, "%zu peers are not all", count);
-    if (found != count || (host_memory_own(memory) != NULL) != (count > 0))
-        return dcp_error_set(DCP_ERR_INTERNAL, "%zu peers instead of %zu", count, found);
-    return DCP_OK;
+    if (host_memory_is_whole(memory) != (count == (size_t)self->size))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%zu ranks are not all", count);
+    if (found != count || (host_memory_own(memory) != NULL) != (count > 1))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%zu ranks instead of %zu", count, found);
+    return check_between(self, memory);
 }
 
 static dcp_status share_memory(struct thread_rank *self)
@@ -109,9 +132,11 @@ static dcp_status share_memory(struct thread_rank *self)
     dcp_status status = DCP_OK;
     if (hosts->failed >> self->rank & 1)
         status = dcp_error_set(DCP_ERR_IO, "it failed before");
-    status = host_memory_open(self->group, &call, status, size_of(self->rank), &memory);
+    status = host_memory_open(self->group, &call, status, size_of(self->rank), BETWEEN, &memory);
     if (status == DCP_OK && host_memory_own(memory))
         memset(host_memory_own(memory), 1 + self->rank, size_of(self->rank));
+    if (status == DCP_OK && host_memory_between(memory))
+        memset(host_memory_between(memory), 101 + self->rank, BETWEEN);
     if (status == DCP_OK)
         status = group_agree(self->group, &call, DCP_OK);
     if (status == DCP_OK)
@@ -175,7 +200,8 @@ static dcp_status open_only(struct thread_rank *self)
     if (self->rank == 0)
         failing_allocator_install(*failing, false);
     RETURN_IF_ERROR(group_agree(self->group, &call, DCP_OK));
-    dcp_status status = host_memory_open(self->group, &call, DCP_OK, size_of(self->rank), &memory);
+    dcp_status status =
+        host_memory_open(self->group, &call, DCP_OK, size_of(self->rank), 0, &memory);
     host_memory_close(memory);
     return group_agree(self->group, &call, status);
 }
@@ -250,7 +276,7 @@ static dcp_status meet_often(struct thread_rank *self)
     const struct meetings *meetings = self->context;
     struct host_memory *memory;
     own = (struct hosts){0};
-    dcp_status status = host_memory_open(self->group, &call, DCP_OK, 2 * BYTES, &memory);
+    dcp_status status = host_memory_open(self->group, &call, DCP_OK, 2 * BYTES, 0, &memory);
     bool ends = meetings->fails == self->rank;
     for (int round = 0; status == DCP_OK && round < (ends ? ROUNDS / 2 : ROUNDS); round++)
         status = meet_once(self, memory, round, meetings->stays_silent ? 1 : 20);

@@ -7,9 +7,11 @@
 #include "checkpoint/share/load_exchange.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/share/share_routes.h"
 #include "group/group.h"
 
 enum { ROUNDS_PER_AGREEMENT = 8, ROUNDS_PER_AGREEMENT_OF_HOST = 64, ALIGNMENT = 16 };
@@ -35,17 +37,15 @@ struct rounds {
     struct host_memory *memory; /* through which the ranks of this host exchange windows */
     struct share_prefetch *prefetch;
     struct share_destinations *put;
-    struct passage *passages; /* by rank, as all that follow */
+    struct share_routes routes;
+    struct passage *passages; /* by rank, as the four that follow */
     size_t *sizes;
     unsigned char **places; /* where a message goes */
-    bool *gives;            /* this rank a window */
-    bool *takes;            /* this rank's */
-    bool *to;               /* those that take a message */
-    bool *from;             /* and that give one; the others are of this host */
-    bool *meets;            /* of this host, with windows for each other */
-    uint64_t *notes;
-    uint32_t set; /* whose ranks are marked in `takes`; set_count: none yet */
+    uint64_t *notes;        /* of ranks of this host: where their windows are in their memory */
+    uint64_t *tables;       /* and where they say where windows are that they have received */
+    uint64_t *table;        /* of this rank, by reader; NULL: it receives none for others */
     unsigned char *received;
+    void *allocated; /* NULL: that is in the host's memory */
     void *scratch;
     uint64_t received_bytes;
 };
@@ -83,10 +83,11 @@ static bool plan_passage(struct rounds *rounds, uint32_t rank)
     passage->run = first.run;
     passage->set = window.set;
     rounds->sizes[rank] = window.bytes;
-    bool wanted = window.begun && load_share_wants(share, window.set, rounds->rank);
-    rounds->gives[rank] = wanted && rank != rounds->rank;
-    passage->place =
-        wanted && count == 1 ? share_destinations_place(rounds->put, first.run, first.from) : NULL;
+    passage->place = NULL;
+    if (count == 1 && load_share_wants(share, window.set, rounds->rank))
+        passage->place = share_destinations_place(rounds->put, first.run, first.from);
+    if (count > 0)
+        share_routes_add(&rounds->routes, rank, window.set);
     return count > 0;
 }
 
@@ -94,13 +95,14 @@ static bool plan_passage(struct rounds *rounds, uint32_t rank)
  */
 static bool plan_round(struct rounds *rounds)
 {
+    const struct share_routes *routes = &rounds->routes;
     unsigned char *place = rounds->received;
     bool any = false;
+    share_routes_begin(&rounds->routes);
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
         any = plan_passage(rounds, rank) || any;
         rounds->places[rank] = rounds->passages[rank].place;
-        rounds->from[rank] = rounds->gives[rank] && !host_memory_reaches(rounds->memory, (int)rank);
-        if (!rounds->from[rank] || rounds->places[rank])
+        if (!routes->from[rank] || (rounds->places[rank] && !routes->shared[rank]))
             continue;
         rounds->places[rank] = place;
         place += (rounds->sizes[rank] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -108,37 +110,29 @@ static bool plan_round(struct rounds *rounds)
     return any;
 }
 
-/* Finds which ranks take this rank's window, as a message or where it is. */
-static void mark_takers(struct rounds *rounds)
-{
-    uint32_t set = rounds->passages[rounds->rank].set;
-    bool sends = rounds->sizes[rounds->rank] != 0, changes = sends && set != rounds->set;
-    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
-        bool reached = host_memory_reaches(rounds->memory, (int)rank);
-        if (changes)
-            rounds->takes[rank] =
-                rank != rounds->rank && load_share_wants(rounds->share, set, rank);
-        rounds->to[rank] = rounds->takes[rank] && !reached;
-        rounds->meets[rank] = reached && ((rounds->gives[rank] && rounds->sizes[rank] != 0) ||
-                                          (rounds->takes[rank] && sends));
-    }
-    rounds->set = sends ? set : rounds->set;
-}
-
 /* Finds the window that has come from another rank. */
 static dcp_status find_window(const struct rounds *rounds, uint32_t rank,
                               const unsigned char **bytes)
 {
     size_t size = rounds->sizes[rank];
+    uint32_t holder = rounds->routes.holders[rank];
+    uint64_t offset = rounds->notes[rank];
+    const unsigned char *entry = NULL;
     *bytes = rounds->places[rank];
-    if (!host_memory_reaches(rounds->memory, (int)rank))
+    if (holder == rounds->rank)
         return DCP_OK;
-    *bytes = host_memory_of(rounds->memory, (int)rank, rounds->notes[rank], size);
-    if (!*bytes)
+    if (holder != rank) {
+        entry = host_memory_of(rounds->memory, (int)holder,
+                               rounds->tables[holder] + rank * sizeof offset, sizeof offset);
+        if (entry)
+            memcpy(&offset, entry, sizeof offset);
+    }
+    *bytes = host_memory_of(rounds->memory, (int)holder, offset, size);
+    if (!*bytes || (holder != rank && !entry))
         return dcp_error_set(DCP_ERR_GROUP,
                              "rank %" PRIu32 " announces %zu bytes from %" PRIu64
                              " on of the memory that it shares, which has not so many",
-                             rank, size, rounds->notes[rank]);
+                             holder, size, offset);
     return DCP_OK;
 }
 
@@ -146,7 +140,7 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
 {
     const unsigned char *bytes;
     for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++) {
-        if (!rounds->gives[rank])
+        if (rounds->routes.holders[rank] == SHARE_NO_RANK)
             continue;
         RETURN_IF_ERROR(find_window(rounds, rank, &bytes));
         RETURN_IF_ERROR(place_window(rounds, rank, bytes));
@@ -157,14 +151,29 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
     return place_window(rounds, rounds->rank, own);
 }
 
-/* To and from ranks of other hosts. */
+/* Says where windows are that come for other ranks of this host as well. */
+static void fill_table(struct rounds *rounds)
+{
+    const unsigned char *shared = host_memory_own(rounds->memory);
+    for (uint32_t rank = 0; rank < rounds->share->rank_count && rounds->table; rank++)
+        if (rounds->routes.shared[rank])
+            rounds->table[rank] = (uint64_t)(rounds->places[rank] - shared);
+}
+
+/* To and from ranks of other hosts. The ranks of this one have read by now what came in the round
+ * before. */
 static dcp_status send_messages(struct rounds *rounds, const unsigned char *own)
 {
+    const struct share_routes *routes = &rounds->routes;
+    const unsigned char *shared = host_memory_own(rounds->memory);
     const struct group_multicast multicast = {
-        rounds->sizes, own, rounds->to, rounds->from, rounds->places, rounds->scratch};
+        rounds->sizes, own, routes->to, routes->from, rounds->places, rounds->scratch};
     if (host_memory_is_whole(rounds->memory))
         return DCP_OK;
-    return group_multicast(rounds->exchange->group, &rounds->call, &multicast);
+    fill_table(rounds);
+    RETURN_IF_ERROR(group_multicast(rounds->exchange->group, &rounds->call, &multicast));
+    uint64_t table = rounds->table ? (uint64_t)((unsigned char *)rounds->table - shared) : 0;
+    return host_memory_meet(rounds->memory, &rounds->call, routes->passes, table, rounds->tables);
 }
 
 /* Sends and receives the windows of a round. *mine: this rank's own status, which others learn
@@ -176,7 +185,6 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     size_t size = rounds->sizes[rounds->rank];
     const unsigned char *own = NULL, *shared = host_memory_own(rounds->memory);
     dcp_status read = DCP_OK;
-    mark_takers(rounds);
     if (size != 0)
         read = share_prefetch_next(rounds->prefetch, passage->run, size, &own);
     *mine = *mine == DCP_OK ? read : *mine;
@@ -184,7 +192,7 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     *sent = passage->place ? passage->place : own;
     error_save(&error);
     dcp_status status =
-        host_memory_meet(rounds->memory, &rounds->call, rounds->meets, note, rounds->notes);
+        host_memory_meet(rounds->memory, &rounds->call, rounds->routes.meets, note, rounds->notes);
     if (status == DCP_OK)
         status = send_messages(rounds, *sent);
     if (status == DCP_OK)
@@ -246,15 +254,22 @@ static size_t received_size(const struct load_exchange *exchange, const struct h
     return count * share->window;
 }
 
+/* In memory that the ranks of a host share, for those that receive windows for others. */
+static size_t table_size(const struct load_share *share)
+{
+    const struct rounds *rounds;
+    return (share->rank_count * sizeof *rounds->table + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 uint64_t load_exchange_memory(const struct load_exchange *exchange)
 {
     const struct rounds *rounds;
     uint64_t for_each = sizeof *rounds->passages + sizeof *rounds->sizes + sizeof *rounds->places +
-                        sizeof *rounds->gives + sizeof *rounds->takes + sizeof *rounds->to +
-                        sizeof *rounds->from + sizeof *rounds->meets + sizeof *rounds->notes;
+                        sizeof *rounds->notes + sizeof *rounds->tables;
     return exchange->share->rank_count * for_each + received_size(exchange, NULL) +
+           share_routes_memory(exchange->share->rank_count) +
            group_multicast_scratch(exchange->group, exchange->share->window) +
-           host_memory_needs((int)exchange->share->rank_count, 0) +
+           host_memory_needs((int)exchange->share->rank_count, table_size(exchange->share)) +
            share_destinations_memory(exchange) + share_prefetch_memory(exchange) + PLACING_MEMORY;
 }
 
@@ -264,33 +279,41 @@ static dcp_status open_rounds(struct rounds *rounds)
     rounds->passages = memory_allocate_zeroed(ranks, sizeof *rounds->passages);
     rounds->sizes = memory_allocate_zeroed(ranks, sizeof *rounds->sizes);
     rounds->places = memory_allocate_zeroed(ranks, sizeof *rounds->places);
-    rounds->gives = memory_allocate_zeroed(ranks, sizeof *rounds->gives);
-    rounds->takes = memory_allocate_zeroed(ranks, sizeof *rounds->takes);
-    rounds->to = memory_allocate_zeroed(ranks, sizeof *rounds->to);
-    rounds->from = memory_allocate_zeroed(ranks, sizeof *rounds->from);
-    rounds->meets = memory_allocate_zeroed(ranks, sizeof *rounds->meets);
     rounds->notes = memory_allocate_zeroed(ranks, sizeof *rounds->notes);
-    if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->gives ||
-        !rounds->takes || !rounds->to || !rounds->from || !rounds->meets || !rounds->notes)
+    rounds->tables = memory_allocate_zeroed(ranks, sizeof *rounds->tables);
+    if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->notes || !rounds->tables)
         return error_no_memory(ranks * sizeof *rounds->passages, "messages of other ranks");
     for (uint32_t rank = 0; rank < ranks; rank++)
         rounds->passages[rank].next = share_cursor_start(rounds->share, rank);
+    RETURN_IF_ERROR(share_routes_open(rounds->share, rounds->rank, &rounds->routes));
     RETURN_IF_ERROR(share_destinations_open(rounds->exchange, &rounds->put));
     return share_prefetch_open(rounds->exchange, rounds->put, &rounds->prefetch);
+}
+
+/* Memory for messages: where other ranks of this host read what comes for them, that of the host.
+ */
+static dcp_status open_received(struct rounds *rounds)
+{
+    size_t received = received_size(rounds->exchange, rounds->memory);
+    size_t scratch = host_memory_is_whole(rounds->memory)
+                         ? 0
+                         : group_multicast_scratch(rounds->exchange->group, rounds->share->window);
+    unsigned char *between = host_memory_between(rounds->memory);
+    if (!between)
+        rounds->allocated = memory_allocate(received);
+    rounds->scratch = memory_allocate(scratch);
+    if ((!between && !rounds->allocated) || !rounds->scratch)
+        return error_no_memory(received + scratch, "messages of other ranks");
+    rounds->table = (uint64_t *)(void *)between;
+    rounds->received = between ? between + table_size(rounds->share) : rounds->allocated;
+    return DCP_OK;
 }
 
 /* Once it is known which ranks share memory. */
 static dcp_status start_rounds(struct rounds *rounds)
 {
-    const struct load_exchange *exchange = rounds->exchange;
-    size_t received = received_size(exchange, rounds->memory);
-    size_t scratch = host_memory_is_whole(rounds->memory)
-                         ? 0
-                         : group_multicast_scratch(exchange->group, rounds->share->window);
-    rounds->received = memory_allocate(received);
-    rounds->scratch = memory_allocate(scratch);
-    if (!rounds->received || !rounds->scratch)
-        return error_no_memory(received + scratch, "messages of other ranks");
+    rounds->routes.memory = rounds->memory;
+    RETURN_IF_ERROR(open_received(rounds));
     return share_prefetch_start(rounds->prefetch, rounds->memory);
 }
 
@@ -298,17 +321,14 @@ static void release(struct rounds *rounds)
 {
     share_prefetch_close(rounds->prefetch);
     share_destinations_close(rounds->put);
+    share_routes_close(&rounds->routes);
     host_memory_close(rounds->memory);
     memory_release(rounds->passages);
     memory_release(rounds->sizes);
     memory_release(rounds->places);
-    memory_release(rounds->gives);
-    memory_release(rounds->takes);
-    memory_release(rounds->to);
-    memory_release(rounds->from);
-    memory_release(rounds->meets);
     memory_release(rounds->notes);
-    memory_release(rounds->received);
+    memory_release(rounds->tables);
+    memory_release(rounds->allocated);
     memory_release(rounds->scratch);
 }
 
@@ -320,14 +340,15 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
         .share = exchange->share,
         .call = exchange->call,
         .rank = (uint32_t)dcp_group_rank(exchange->group),
-        .set = (uint32_t)exchange->share->set_count,
     };
     if (exchange->share->run_count == 0)
         return mine;
     if (mine == DCP_OK)
         mine = open_rounds(&rounds);
     size_t room = mine == DCP_OK ? share_prefetch_room(rounds.prefetch) : 0;
-    dcp_status status = host_memory_open(exchange->group, &rounds.call, mine, room, &rounds.memory);
+    size_t between = table_size(exchange->share) + received_size(exchange, NULL);
+    dcp_status status =
+        host_memory_open(exchange->group, &rounds.call, mine, room, between, &rounds.memory);
     if (status == DCP_OK && mine == DCP_OK) {
         status = agree(&rounds, start_rounds(&rounds));
         status = status == DCP_OK ? run_rounds(&rounds) : status;

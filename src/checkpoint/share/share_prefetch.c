@@ -113,12 +113,14 @@ static unsigned char *place_of(const struct share_prefetch *prefetch, const stru
 /* Whether ranks of this host read windows with a run where they are. */
 static bool others_read(const struct share_prefetch *prefetch, const struct share_run *run)
 {
-    const int *peers;
-    size_t count = prefetch->memory ? host_memory_peers(prefetch->memory, &peers) : 0;
+    const int *ranks;
+    int own = dcp_group_rank(prefetch->exchange->group);
+    size_t count = prefetch->memory ? host_memory_with(prefetch->memory, own, &ranks) : 0;
     bool any = false;
     for (size_t i = 0; i < count && !any; i++)
-        any = load_share_wants(prefetch->share, prefetch->share->regions[run->region].set,
-                               (uint32_t)peers[i]);
+        any = ranks[i] != own &&
+              load_share_wants(prefetch->share, prefetch->share->regions[run->region].set,
+                               (uint32_t)ranks[i]);
     return any;
 }
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group/host_ranks.h"
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+uint64_t host_ranks_needs(size_t count)
+{
+    const struct host_ranks *hosts;
+    return (uint64_t)count * (sizeof *hosts->order + sizeof *hosts->places);
+}
+
+void host_ranks_part_all(struct host_ranks *hosts)
+{
+    for (size_t i = 0; i < hosts->count; i++) {
+        hosts->order[i] = (int)i;
+        hosts->places[i] = (struct host_place){(uint32_t)i, 1};
+    }
+}
+
+dcp_status host_ranks_new(size_t count, struct host_ranks *hosts)
+{
+    *hosts = (struct host_ranks){.count = count};
+    hosts->order = memory_allocate_zeroed(count, sizeof *hosts->order);
+    hosts->places = memory_allocate_zeroed(count, sizeof *hosts->places);
+    if (!hosts->order || !hosts->places) {
+        host_ranks_free(hosts);
+        return error_no_memory((size_t)host_ranks_needs(count), "ranks of hosts");
+    }
+    host_ranks_part_all(hosts);
+    return DCP_OK;
+}
+
+void host_ranks_free(struct host_ranks *hosts)
+{
+    memory_release(hosts->order);
+    memory_release(hosts->places);
+    *hosts = (struct host_ranks){0};
+}
+
+/* As many steps as there are ranks for each host, of which there are few next to ranks. */
+void host_ranks_join(struct host_ranks *hosts, const unsigned char *numbers, size_t apart)
+{
+    size_t placed = 0;
+    for (size_t rank = 0; rank < hosts->count; rank++)
+        hosts->places[rank].count = 0;
+    for (size_t rank = 0; rank < hosts->count; rank++) {
+        size_t first = placed;
+        uint64_t number = load_u64(numbers + rank * apart);
+        if (hosts->places[rank].count != 0)
+            continue;
+        for (size_t other = rank; other < hosts->count; other++)
+            if (other == rank || (number != 0 && load_u64(numbers + other * apart) == number))
+                hosts->order[placed++] = (int)other;
+        for (size_t i = first; i < placed; i++)
+            hosts->places[hosts->order[i]] =
+                (struct host_place){(uint32_t)first, (uint32_t)(placed - first)};
+    }
+}
+
+void host_ranks_part(struct host_ranks *hosts, const unsigned char *able)
+{
+    for (size_t first = 0, count; first < hosts->count; first += count) {
+        bool all = true;
+        count = hosts->places[hosts->order[first]].count;
+        for (size_t i = first; i < first + count; i++)
+            all = all && able[hosts->order[i]];
+        for (size_t i = first; i < first + count && !all; i++)
+            hosts->places[hosts->order[i]] = (struct host_place){(uint32_t)i, 1};
+    }
+}
+
+size_t host_ranks_with(const struct host_ranks *hosts, int rank, const int **ranks)
+{
+    struct host_place place = {0, 0};
+    if (hosts->count != 0)
+        place = hosts->places[rank];
+    *ranks = hosts->order + place.first;
+    return place.count;
+}
