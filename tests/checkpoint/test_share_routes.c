@@ -9,20 +9,22 @@
 #include <cmocka.h>
 #include <dcp.h>
 #include <linux/futex.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "checkpoint/ranks.h"
+#include "checkpoint/share/share_routes.h"
 #include "fault/real_syscall.h"
 #include "group/collective.h"
 
 /* Several windows of each reader for each tensor. */
-enum { TENSORS = 5, ELEMENTS = 2 << 20 };
+enum { TENSORS = 6, ELEMENTS = 2 << 20 };
 #define TENSOR_BYTES ((uint64_t)ELEMENTS * sizeof(float))
 
 static _Thread_local bool is_slow;
@@ -45,29 +47,65 @@ struct trial {
     const char *hosts;      /* of each rank, a digit */
     const unsigned *wanted; /* of each tensor, the ranks that want it */
     int slow;               /* a rank */
-    atomic_uint_fast64_t sent;
-    atomic_uint_fast64_t received[RANKS_MAX];
+    uint64_t sent;
+    uint64_t received[RANKS_MAX];
 };
 
 static struct trial *current;
-static dcp_status (*real_all_to_all)(void *, const dcp_collective *, const void *, const size_t *,
-                                     const size_t *, void *, const size_t *, const size_t *);
 static _Thread_local int own_rank;
 
-/* Counts what is sent. */
-static dcp_status counted(void *context, const dcp_collective *call, const void *send,
-                          const size_t *send_sizes, const size_t *send_offsets, void *receive,
-                          const size_t *receive_sizes, const size_t *receive_offsets)
+/* Messages that are under way, by sender and receiver; no bytes: there is none. */
+static const unsigned char *under_way[RANKS_MAX][RANKS_MAX];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* Waits until a message is under way, or is not any more. */
+static bool wait_until(const unsigned char *const *message, bool there)
 {
-    for (size_t rank = 0; rank < strlen(current->hosts); rank++) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 20;
+    while ((*message != NULL) != there)
+        if (pthread_cond_timedwait(&changed, &mutex, &deadline) != 0)
+            return false;
+    return true;
+}
+
+/* In place of the group's: ranks without messages for each other do not wait for each other. */
+static dcp_status send_and_receive(void *context, const dcp_collective *call, const void *send,
+                                   const size_t *send_sizes, const size_t *send_offsets,
+                                   void *receive, const size_t *receive_sizes,
+                                   const size_t *receive_offsets)
+{
+    int ranks = (int)strlen(current->hosts);
+    bool come = true;
+    (void)context, (void)call;
+    pthread_mutex_lock(&mutex);
+    for (int rank = 0; rank < ranks; rank++) {
         current->sent += send_sizes[rank];
         current->received[own_rank] += receive_sizes[rank];
-        if (send_sizes[rank] != 0 && current->hosts[rank] == current->hosts[own_rank])
-            return dcp_error_set(DCP_ERR_INTERNAL, "a message from rank %d to rank %zu of its host",
-                                 own_rank, rank);
+        come = come && (send_sizes[rank] == 0 || current->hosts[rank] != current->hosts[own_rank]);
+        if (send_sizes[rank] != 0)
+            under_way[own_rank][rank] = (const unsigned char *)send + send_offsets[rank];
     }
-    return real_all_to_all(context, call, send, send_sizes, send_offsets, receive, receive_sizes,
-                           receive_offsets);
+    pthread_cond_broadcast(&changed);
+    for (int rank = 0; rank < ranks && come; rank++) {
+        if (receive_sizes[rank] == 0)
+            continue;
+        come = wait_until(&under_way[rank][own_rank], true);
+        if (come)
+            memcpy((unsigned char *)receive + receive_offsets[rank], under_way[rank][own_rank],
+                   receive_sizes[rank]);
+        under_way[rank][own_rank] = NULL;
+        pthread_cond_broadcast(&changed);
+    }
+    for (int rank = 0; rank < ranks && come; rank++)
+        come = wait_until(&under_way[own_rank][rank], false);
+    pthread_mutex_unlock(&mutex);
+    if (!come)
+        return dcp_error_set(DCP_ERR_INTERNAL,
+                             "a message of rank %d does not come, or is for its host", own_rank);
+    return DCP_OK;
 }
 
 /* What is stored, of each tensor. */
@@ -139,7 +177,7 @@ static dcp_status load(struct rank *self)
     rank_set_host(trial->hosts[self->rank] - '0');
     own_rank = self->rank;
     is_slow = self->rank == trial->slow;
-    self->group->operations.all_to_all = counted;
+    self->group->operations.all_to_all = send_and_receive;
     dcp_status status = dcp_load(root, self->path, &options, NULL);
     dcp_state_free(root);
     return check_and_free(data, status);
@@ -175,7 +213,7 @@ static void must_load(const char *path, struct trial *trial)
     assert_int_equal(trial->sent, expected_bytes(trial));
 }
 
-static const unsigned everything[TENSORS] = {0xff, 0xff, 0xff, 0xff, 0xff};
+static const unsigned everything[TENSORS] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 static void what_all_want_is_sent_to_each_host_once(void **state)
 {
@@ -188,9 +226,9 @@ static void what_all_want_is_sent_to_each_host_once(void **state)
 
 static void so_is_what_some_ranks_want(void **state)
 {
-    static const unsigned wanted[][TENSORS] = {{0x0f, 0x03, 0x0c, 0x05, 0x0a},
-                                               {0x3f, 0x30, 0x1c, 0x2b, 0x07},
-                                               {0x15, 0x2a, 0x3e, 0x21, 0x1f}};
+    static const unsigned wanted[][TENSORS] = {{0x0f, 0x03, 0x0c, 0x05, 0x0a, 0x09},
+                                               {0x3f, 0x30, 0x1c, 0x2b, 0x07, 0x38},
+                                               {0x15, 0x2a, 0x3e, 0x21, 0x1f, 0x0c}};
     save(*state);
     must_load(*state, &(struct trial){"1122", wanted[0], .slow = -1});
     must_load(*state, &(struct trial){"121212", wanted[1], .slow = -1});
@@ -215,13 +253,115 @@ static void a_slow_rank_reads_what_another_received_for_it(void **state)
         must_load(*state, &(struct trial){"11222", everything, .slow = slow});
 }
 
+/* One round: of each rank, the ranks that want its window, and the ways that each rank found. */
+struct round {
+    const char *hosts;
+    unsigned wanted[RANKS_MAX];
+    struct ways {
+        bool to[RANKS_MAX], from[RANKS_MAX], shared[RANKS_MAX], meets[RANKS_MAX], passes[RANKS_MAX];
+        uint32_t holders[RANKS_MAX];
+    } ways[RANKS_MAX];
+};
+
+static dcp_status find_ways(struct rank *self, const struct host_memory *memory,
+                            struct round *round)
+{
+    uint32_t classes[RANKS_MAX][RANKS_MAX], class_of[RANKS_MAX];
+    struct share_set sets[RANKS_MAX];
+    const struct load_share share = {.rank_count = (uint32_t)self->size,
+                                     .class_count = (uint32_t)self->size,
+                                     .class_of = class_of,
+                                     .sets = sets,
+                                     .set_count = (size_t)self->size};
+    struct ways *ways = &round->ways[self->rank];
+    struct share_routes routes;
+    for (uint32_t set = 0; set < share.rank_count; set++) {
+        sets[set] = (struct share_set){classes[set], 0};
+        class_of[set] = set;
+        for (uint32_t rank = 0; rank < share.rank_count; rank++)
+            if (round->wanted[set] >> rank & 1)
+                classes[set][sets[set].count++] = rank;
+    }
+    dcp_status status = share_routes_open(&share, (uint32_t)self->rank, &routes);
+    routes.memory = memory;
+    if (status == DCP_OK) {
+        share_routes_begin(&routes);
+        for (uint32_t reader = 0; reader < share.rank_count; reader++)
+            share_routes_add(&routes, reader, reader);
+        memcpy(ways->to, routes.to, share.rank_count * sizeof *ways->to);
+        memcpy(ways->from, routes.from, share.rank_count * sizeof *ways->from);
+        memcpy(ways->shared, routes.shared, share.rank_count * sizeof *ways->shared);
+        memcpy(ways->meets, routes.meets, share.rank_count * sizeof *ways->meets);
+        memcpy(ways->passes, routes.passes, share.rank_count * sizeof *ways->passes);
+        memcpy(ways->holders, routes.holders, share.rank_count * sizeof *ways->holders);
+    }
+    share_routes_close(&routes);
+    return status;
+}
+
+static dcp_status find_routes(struct rank *self)
+{
+    static const dcp_collective call = {"testing", 20};
+    struct round *round = self->context;
+    struct host_memory *memory;
+    rank_set_host(round->hosts[self->rank] - '0');
+    dcp_status status = host_memory_open(self->group, &call, DCP_OK, 1, 1, &memory);
+    if (status == DCP_OK)
+        status = find_ways(self, memory, round);
+    host_memory_close(memory);
+    return status;
+}
+
+/* A rank gets another's window where that is, or as a message, or from one that gets it so. */
+static void check_ways_to(const struct round *round, int reader, int taker)
+{
+    const struct ways *ways = &round->ways[taker];
+    bool wanted = round->wanted[reader] >> taker & 1;
+    bool near = round->hosts[reader] == round->hosts[taker];
+    uint32_t holder = ways->holders[reader];
+    assert_int_equal(round->ways[reader].to[taker], ways->from[reader]);
+    assert_int_equal(ways->from[reader], holder == (uint32_t)taker);
+    if (!wanted || near) {
+        assert_int_equal(holder, wanted ? (uint32_t)reader : SHARE_NO_RANK);
+        assert_true(!wanted || ways->meets[reader]);
+        return;
+    }
+    assert_true(holder < strlen(round->hosts) && round->hosts[holder] == round->hosts[taker]);
+    assert_true(round->ways[holder].from[reader]);
+    assert_true(holder == (uint32_t)taker || round->ways[holder].shared[reader]);
+    assert_true(holder == (uint32_t)taker || ways->passes[holder]);
+}
+
+static void check_round(const struct round *round)
+{
+    int ranks = (int)strlen(round->hosts);
+    for (int a = 0; a < ranks; a++)
+        for (int b = 0; b < ranks; b++) {
+            const struct ways *ways = &round->ways[a];
+            if (a != b)
+                check_ways_to(round, a, b);
+            assert_int_equal(ways->meets[b], round->ways[b].meets[a]);
+            assert_int_equal(ways->passes[b], round->ways[b].passes[a]);
+            assert_true(!ways->meets[b] || ways->passes[b]); /* it is read after the messages */
+            assert_true(!ways->passes[b] || round->hosts[a] == round->hosts[b]);
+        }
+}
+
+static void all_ranks_find_the_same_ways(void **state)
+{
+    static const char *const hosts[] = {"11", "112", "1122", "121213", "11111222", "12341234"};
+    srand(11);
+    for (int i = 0; i < 300; i++) {
+        struct round round = {.hosts = hosts[(size_t)i % (sizeof hosts / sizeof *hosts)]};
+        for (int rank = 0; rank < RANKS_MAX; rank++)
+            round.wanted[rank] = ((unsigned)rand() | (i % 3 == 0 ? (unsigned)rand() : 0)) & 0xff;
+        ranks_must((int)strlen(round.hosts), *state, find_routes, &round);
+        check_round(&round);
+    }
+}
+
 int main(void)
 {
-    dcp_group *groups[1];
-    if (dcp_group_new_threads(1, groups) != DCP_OK)
-        return 1;
-    real_all_to_all = groups[0]->operations.all_to_all;
-    dcp_group_free(groups[0]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_all_want_is_sent_to_each_host_once, directory_setup,
                                         directory_teardown),
@@ -231,6 +371,7 @@ int main(void)
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(a_slow_rank_reads_what_another_received_for_it,
                                         directory_setup, directory_teardown),
+        cmocka_unit_test(all_ranks_find_the_same_ways),
     };
     return cmocka_run_group_tests(tests, make_contents, free_contents);
 }
