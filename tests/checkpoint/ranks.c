@@ -92,7 +92,7 @@ void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_bo
 
 void ranks_must(int size, const char *path, rank_body body, void *context)
 {
-    struct rank ranks[RANKS_MAX];
+    struct rank ranks[RANKS_MAX] = {{.rank = 0}};
     ranks_run(ranks, size, path, body, context);
     for (int r = 0; r < size; r++)
         if (ranks[r].status != DCP_OK)

@@ -223,7 +223,7 @@ static void a_failed_exchange_ends_the_load(void **state)
             struct rank ranks[RANKS_MAX];
             struct trial trial = trial_over(&file_ops_system);
             trial.fault = (struct group_fault){.rank = odd, .call = call};
-            trial.timeout = 1;
+            trial.timeout = 3;
             double before = seconds();
             ranks_run(ranks, RANKS, path, load_body, &trial);
             assert_true(seconds() - before < 10);

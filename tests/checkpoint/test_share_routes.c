@@ -24,8 +24,8 @@
 #include "group/collective.h"
 
 /* Several windows of each reader for each tensor. */
-enum { TENSORS = 6, ELEMENTS = 2 << 20 };
-#define TENSOR_BYTES ((uint64_t)ELEMENTS * sizeof(float))
+enum { TENSORS = 6, ELEMENTS = 1 << 20 };
+#define TENSOR_BYTES ((uint64_t)ELEMENTS * sizeof(int32_t))
 
 static _Thread_local bool is_slow;
 
@@ -109,14 +109,14 @@ static dcp_status send_and_receive(void *context, const dcp_collective *call, co
 }
 
 /* What is stored, of each tensor. */
-static float *contents[TENSORS];
+static int32_t *contents[TENSORS];
 
 static int make_contents(void **state)
 {
     for (int t = 0; t < TENSORS; t++) {
         contents[t] = malloc(TENSOR_BYTES);
         for (int i = 0; contents[t] && i < ELEMENTS; i++)
-            contents[t][i] = (float)(i % 1000003 + 17 * t);
+            contents[t][i] = i + 17 * t;
         if (!contents[t])
             return -1;
     }
@@ -132,17 +132,17 @@ static int free_contents(void **state)
     return 0;
 }
 
-static void add(dcp_state *root, int number, float *data)
+static void add(dcp_state *root, int number, int32_t *data)
 {
     char name[8];
     const dcp_tensor tensor = {
-        .dtype = DCP_F32, .ndim = 1, .global_shape = {ELEMENTS}, .sizes = {ELEMENTS}, .data = data};
+        .dtype = DCP_I32, .ndim = 1, .global_shape = {ELEMENTS}, .sizes = {ELEMENTS}, .data = data};
     snprintf(name, sizeof name, "t%d", number);
     assert_non_null(dcp_state_tensor(root, name, &tensor));
 }
 
 /* Those tensors that a rank wants, with nothing in them yet; the memory is freed by the caller. */
-static dcp_state *make_tree(const unsigned *wanted, int rank, float *data[TENSORS])
+static dcp_state *make_tree(const unsigned *wanted, int rank, int32_t *data[TENSORS])
 {
     dcp_state *root = dcp_state_new();
     for (int t = 0; t < TENSORS; t++) {
@@ -157,7 +157,7 @@ static dcp_state *make_tree(const unsigned *wanted, int rank, float *data[TENSOR
     return root;
 }
 
-static dcp_status check_and_free(float *data[TENSORS], dcp_status status)
+static dcp_status check_and_free(int32_t *data[TENSORS], dcp_status status)
 {
     for (int t = 0; t < TENSORS; t++) {
         if (data[t] && status == DCP_OK && memcmp(data[t], contents[t], TENSOR_BYTES) != 0)
@@ -172,7 +172,7 @@ static dcp_status load(struct rank *self)
     const struct trial *trial = self->context;
     const dcp_load_options options = {
         .group = self->group, .reading = DCP_READING_COOPERATIVE, .timeout_seconds = 20};
-    float *data[TENSORS];
+    int32_t *data[TENSORS];
     dcp_state *root = make_tree(trial->wanted, self->rank, data);
     rank_set_host(trial->hosts[self->rank] - '0');
     own_rank = self->rank;
