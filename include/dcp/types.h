@@ -178,17 +178,17 @@ typedef enum dcp_reading {
     /**
      * The faster way by an estimate: cooperatively if reading the same bytes several times takes
      * the storage as long as the group takes to send them, or longer. The estimate uses the bytes
-     * that all ranks want, the distinct bytes among them, and `group_bytes_per_second`; between
-     * ranks of one host (see below) 3 GiB/s. Without `all_to_all`, ranks of several hosts send all
-     * distinct bytes to all of them, one rank after the other. It assumes that the storage delivers
-     * 2 GiB/s to all ranks together if `path` is on a network file system, #DCP_IO_DIRECT is
-     * required, or some rank would read large tensors around the page cache since that does not
-     * hold them; otherwise 4 GiB/s to each rank (page cache). In the former case, a stored chunk
-     * that ranks divide by columns, in runs of less than 1 MiB, counts as if each of them wanted
-     * all of it, because it would read what is in between. Tensors and objects are estimated
-     * separately; each object is one read, of half a millisecond on a network file system. If
-     * cooperative reading would save less than 64 MiB, or less than 32 objects for each rank, each
-     * rank reads for itself.
+     * that all ranks want, the distinct bytes among them, and `group_bytes_per_second`, at which
+     * each is sent to another host once; between ranks of one host (see below) 3 GiB/s. Without
+     * `all_to_all`, ranks of several hosts send all distinct bytes to all of them, one rank after
+     * the other. It assumes that the storage delivers 2 GiB/s to all ranks together if `path` is on
+     * a network file system, #DCP_IO_DIRECT is required, or some rank would read large tensors
+     * around the page cache since that does not hold them; otherwise 4 GiB/s to each rank (page
+     * cache). In the former case, a stored chunk that ranks divide by columns, in runs of less than
+     * 1 MiB, counts as if each of them wanted all of it, because it would read what is in between.
+     * Tensors and objects are estimated separately; each object is one read, of half a millisecond
+     * on a network file system. If cooperative reading would save less than 64 MiB, or less than 32
+     * objects for each rank, each rank reads for itself.
      */
     DCP_READING_AUTO = 0,
     DCP_READING_DIRECT = 10, /**< each rank reads everything that it wants */

@@ -79,3 +79,11 @@ size_t host_ranks_with(const struct host_ranks *hosts, int rank, const int **ran
     *ranks = hosts->order + place.first;
     return place.count;
 }
+
+size_t host_ranks_hosts(const struct host_ranks *hosts)
+{
+    size_t found = 0;
+    for (size_t first = 0; first < hosts->count; found++)
+        first += hosts->places[hosts->order[first]].count;
+    return found;
+}

@@ -35,5 +35,7 @@ void host_ranks_part_all(struct host_ranks *hosts);
 /* The ranks that are together with a rank, and itself, ascending; none after a failure to make it.
  */
 size_t host_ranks_with(const struct host_ranks *hosts, int rank, const int **ranks);
+/* How many hosts there are, with those of one rank. */
+size_t host_ranks_hosts(const struct host_ranks *hosts);
 
 #endif

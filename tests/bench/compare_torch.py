@@ -1,7 +1,7 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|cold|columns|everything|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--cpu] [--json]
-                  [--dir DIR] [--library FILE] [--python PYTHON]
+    compare torch [save|load|cold|columns|everything|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--hosts 1] [--repeat 5]
+                  [--tensors N] [--cpu] [--json] [--dir DIR] [--library FILE] [--python PYTHON]
 
 save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
 load, cold  the same, of files that the page cache holds on all sides, and that it holds on none
@@ -15,7 +15,8 @@ import      of the package, when PyTorch's are there; the limit is 50 ms
 pair is PyTorch's functions over our storage and stager, full are our functions; the rival is PyTorch with plan
 caching on.  Of saves and loads, the ceiling of pair is PyTorch's functions over a storage that moves no bytes.
 Medians of the slowest rank, or with --cpu of the CPU time of all ranks, which other work on the machine changes less; sides
-take turns.
+take turns. With --hosts, the ranks are on so many hosts of this machine: network namespaces, which only root can make, and
+Open MPI starts them there. They have the disk and the page cache in common, and a network that is as fast as the machine.
 """
 import argparse
 import json
@@ -49,6 +50,10 @@ def measure(what, size, options):
         numbers = [str(n) for n in (options.ranks, tensors, columns, options.repeat)]
         program = [options.python, os.path.join(HERE, "torch_functions.py"), what, *numbers, directory]
         program += ["cpu"] if options.cpu else []
+        if options.hosts > 1 and what != "import":
+            hosts = os.path.join(TREE, "tests", "mpi", "run_hosts.sh")
+            program = ["sh", hosts, "mpiexec", str(options.hosts), str(options.ranks // options.hosts), *program]
+            environment["GLOO_SOCKET_IFNAME"] = "eth0"
         out = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     values = {}
     for line in out.splitlines():
@@ -59,7 +64,7 @@ def measure(what, size, options):
 
 def report(name, medians, options):
     full = medians["full"]
-    row = {"measure": name, "ranks": options.ranks, "unit": "s", **medians}
+    row = {"measure": name, "ranks": options.ranks, "hosts": options.hosts, "unit": "s", **medians}
     if "stock" in medians:
         row["pair_ratio"] = round(medians["stock"] / medians["pair"], 2)
         row["full_ratio"] = round(medians["stock"] / full, 2)
@@ -80,6 +85,7 @@ def main(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--tensors", type=int, help="of the same sizes; default: as above")
     parser.add_argument("--cpu", action="store_true", help="CPU time instead of the time that passes")
@@ -90,6 +96,8 @@ def main(arguments):
     venv = os.path.join(TREE, "build", "venv", "bin", "python")
     parser.add_argument("--python", default=os.environ.get("DCP_PYTHON") or (venv if os.path.exists(venv) else sys.executable))
     options = parser.parse_args(arguments)
+    if options.hosts < 1 or options.ranks % options.hosts != 0:
+        parser.error("%d ranks cannot be on %d hosts, as many on each" % (options.ranks, options.hosts))
     unknown = set(options.measures) - set(MEASURES)
     if unknown:
         parser.error("no measure: %s" % ", ".join(sorted(unknown)))

@@ -6,7 +6,8 @@
 Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage and stager) and full (libdcp.torch's
 functions); nothing is PyTorch's functions over a storage that moves no bytes, which pair can reach at best. PyTorch's
 planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed. With cpu it
-is the CPU time of all ranks, which other work on the machine changes less.
+is the CPU time of all ranks, which other work on the machine changes less. Ranks that Open MPI has started are those; else
+this process starts them.
 """
 import gc
 import logging
@@ -201,6 +202,9 @@ def main():
     clock = time.process_time if sys.argv[7:] == ["cpu"] else time.perf_counter
     if what == "import":
         return time_import(repeat, directory)
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        return run_rank(int(os.environ["OMPI_COMM_WORLD_RANK"]), ranks, what, count, columns, repeat, directory, clock,
+                        os.path.join(directory, "store"))  # fmt: skip
     with tempfile.TemporaryDirectory() as place:
         children = []
         for rank in range(ranks):

@@ -30,6 +30,7 @@ static bool are_together(const struct scene *scene, size_t a, size_t b)
 
 static void check(const struct host_ranks *hosts, const struct scene *scene)
 {
+    size_t firsts = 0; /* ranks that no lower one is with */
     for (size_t rank = 0; rank < COUNT; rank++) {
         const int *ranks;
         size_t count = host_ranks_with(hosts, (int)rank, &ranks), found = 0;
@@ -40,7 +41,9 @@ static void check(const struct host_ranks *hosts, const struct scene *scene)
             assert_int_equal(ranks[found++], other);
         }
         assert_int_equal(found, count);
+        firsts += ranks[0] == (int)rank;
     }
+    assert_int_equal(host_ranks_hosts(hosts), firsts);
 }
 
 static void ranks_with_the_same_number_are_together(void **state)

@@ -453,13 +453,13 @@ static void sharing_pays_on_one_host_unless_the_page_cache_has_it(void)
                                 .distinct = gib,
                                 .exchanged = gib,
                                 .rank_count = 2,
-                                .one_host = true,
+                                .host_count = 1,
                                 .broadcasts = true,
                                 .group_rate = gib / 8};
     assert_false(load_share_pays(&costs));
     costs.storage_is_shared = true;
     assert_true(load_share_pays(&costs)); /* no group is used */
-    costs.one_host = false;
+    costs.host_count = 2;
     assert_false(load_share_pays(&costs));
     costs.group_rate = 0;
     assert_false(load_share_pays(&costs)); /* all bytes to all ranks, one after the other */
@@ -469,9 +469,31 @@ static void sharing_pays_on_one_host_unless_the_page_cache_has_it(void)
                                  .distinct = gib,
                                  .exchanged = 2 * gib,
                                  .rank_count = 3,
+                                 .host_count = 3,
                                  .storage_is_shared = true,
                                  .broadcasts = true};
     assert_true(load_share_pays(&costs));
+}
+
+/* To another host bytes are sent once, to be read there by all of its ranks. */
+static void fewer_hosts_need_less_of_a_network(void)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    struct share_costs costs = {.wanted = 8 * gib,
+                                .distinct = gib,
+                                .exchanged = 7 * gib,
+                                .rank_count = 8,
+                                .host_count = 2,
+                                .storage_is_shared = true,
+                                .group_rate = gib / 8};
+    assert_true(load_share_pays(&costs));
+    costs.host_count = 4; /* 3 s for the network, beside 3.5 s of reading again */
+    assert_true(load_share_pays(&costs));
+    costs.host_count = 5;
+    assert_false(load_share_pays(&costs));
+    costs.host_count = 2;
+    costs.group_rate = gib / 28; /* 3.5 s, and ranks of a host read each other's memory as well */
+    assert_false(load_share_pays(&costs));
 }
 
 static void sharing_pays_where_storage_is_the_bottleneck(void **state)
@@ -479,7 +501,7 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
     (void)state;
     const uint64_t gib = (uint64_t)1 << 30;
     struct share_costs costs = {
-        .wanted = 8 * gib, .distinct = gib, .exchanged = 7 * gib, .rank_count = 8};
+        .wanted = 8 * gib, .distinct = gib, .exchanged = 7 * gib, .rank_count = 8, .host_count = 8};
     assert_false(load_share_pays(&costs)); /* the page cache is faster than a group */
     costs.storage_is_shared = true;
     assert_true(load_share_pays(&costs));
@@ -489,12 +511,14 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
                                  .distinct = gib,
                                  .exchanged = gib,
                                  .rank_count = 2,
+                                 .host_count = 2,
                                  .storage_is_shared = true};
     assert_true(load_share_pays(&costs)); /* as long, but sent while other bytes are read */
     costs = (struct share_costs){.wanted = 8 * gib,
                                  .distinct = gib,
                                  .exchanged = 7 * gib,
                                  .rank_count = 8,
+                                 .host_count = 8,
                                  .group_rate = 8 * gib};
     costs.storage_is_shared = false;
     assert_true(load_share_pays(&costs));
@@ -502,6 +526,7 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
     costs.exchanged = 0;
     assert_false(load_share_pays(&costs));
     sharing_pays_on_one_host_unless_the_page_cache_has_it();
+    fewer_hosts_need_less_of_a_network();
     costs = (struct share_costs){
         .wanted = 1000, .distinct = 100, .storage_is_shared = true, .rank_count = 10};
     assert_false(load_share_pays(&costs)); /* not worth the planning */

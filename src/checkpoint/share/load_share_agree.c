@@ -10,6 +10,7 @@
 #include "checkpoint/share/load_sharing.h"
 #include "group/group.h"
 #include "group/host_memory.h"
+#include "group/host_ranks.h"
 
 /* The smallest part of a region that several ranks read: a multiple of blocks with checksums. */
 #define CUT_SIZE ((uint64_t)1 << 20)
@@ -49,7 +50,7 @@ struct agreement {
     uint32_t class_count;
     bool all_see; /* else this rank reads what any wants */
     bool any_bypasses;
-    bool one_host; /* whose ranks read each other's memory */
+    uint32_t host_count; /* whose ranks read each other's memory */
 };
 
 static struct dcp_collective call_of(const struct agreement *agreement, const char *phase)
@@ -100,7 +101,7 @@ static void estimate(struct agreement *agreement, enum share_kind kind,
     const struct load_sharing *sharing = agreement->sharing;
     struct share_costs *costs = &agreement->costs[kind];
     costs->rank_count = agreement->rank_count;
-    costs->one_host = agreement->one_host;
+    costs->host_count = agreement->host_count;
     costs->broadcasts = !group_multicast_is_direct(agreement->group);
     costs->group_rate = sharing->options->group_bytes_per_second;
     costs->storage_is_shared =
@@ -116,6 +117,16 @@ static void estimate(struct agreement *agreement, enum share_kind kind,
     costs->exchanged = costs->wanted - costs->distinct;
 }
 
+static dcp_status count_hosts(struct agreement *agreement, const unsigned char *summaries)
+{
+    struct host_ranks hosts;
+    RETURN_IF_ERROR(host_ranks_new(agreement->rank_count, &hosts));
+    host_ranks_join(&hosts, summaries + AT_HOST, SUMMARY_SIZE);
+    agreement->host_count = (uint32_t)host_ranks_hosts(&hosts);
+    host_ranks_free(&hosts);
+    return DCP_OK;
+}
+
 static dcp_status hear_summaries(struct agreement *agreement, const struct group_messages *all)
 {
     size_t count = agreement->rank_count;
@@ -128,12 +139,10 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
     if (!agreement->class_of || !agreement->speakers)
         return error_no_memory(count * sizeof *agreement->class_of, "wanted regions of all ranks");
     find_classes(agreement, all->bytes);
+    RETURN_IF_ERROR(count_hosts(agreement, all->bytes));
     agreement->all_see = true;
-    agreement->one_host = load_u64(all->bytes + AT_HOST) != 0;
     for (size_t rank = 0; rank < count; rank++) {
         const unsigned char *summary = (const unsigned char *)all->bytes + rank * SUMMARY_SIZE;
-        agreement->one_host =
-            agreement->one_host && load_u64(summary + AT_HOST) == load_u64(all->bytes + AT_HOST);
         agreement->all_see = agreement->all_see && summary[AT_SEES];
         agreement->any_bypasses = agreement->any_bypasses || summary[AT_BYPASSES];
     }

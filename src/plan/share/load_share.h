@@ -208,8 +208,8 @@ struct share_costs {
     uint64_t reads_distinct; /* each once */
     uint32_t rank_count;
     bool storage_is_shared; /* a network's file system, or reads that go around the page cache */
-    bool one_host;          /* ranks read what others have for them from their memory */
-    bool broadcasts;        /* else it is sent to all ranks, one after the other */
+    uint32_t host_count;    /* whose ranks read what others have for them from their memory */
+    bool broadcasts;        /* on several hosts it is sent to all ranks, one after the other */
     uint64_t group_rate;    /* bytes a second that each rank can send; 0: SHARE_GROUP_RATE */
 };
 

@@ -27,15 +27,16 @@ static uint64_t difference(uint64_t all, uint64_t distinct)
     return all > distinct ? all - distinct : 0;
 }
 
+/* To another host a byte is sent once. */
 static double seconds_of_exchange(const struct share_costs *costs)
 {
-    double ranks = costs->rank_count;
+    double ranks = costs->rank_count, hosts = costs->host_count;
     double rate = (double)(costs->group_rate != 0 ? costs->group_rate : SHARE_GROUP_RATE);
-    if (costs->one_host)
-        return (double)costs->exchanged / (ranks * HOST_RATE);
-    if (costs->broadcasts)
+    double exchanged = (double)costs->exchanged, sent = (double)costs->distinct * (hosts - 1);
+    if (costs->broadcasts && hosts > 1)
         return (double)costs->distinct / rate;
-    return (double)costs->exchanged / (ranks * rate);
+    sent = sent < exchanged ? sent : exchanged;
+    return sent / (ranks * rate) + (exchanged - sent) / (ranks * HOST_RATE);
 }
 
 bool load_share_pays(const struct share_costs *costs)
