@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group/host_ranks.h"
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -3,19 +3,21 @@
 #ifndef GROUP_HOST_RANKS_H
 #define GROUP_HOST_RANKS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "dcp/status.h"
 
+/* Where the ranks of a host are in their order. */
+struct host_place {
+    uint32_t first;
+    uint32_t count;
+};
+
 struct host_ranks {
-    size_t count; /* ranks */
-    int *order;   /* ranks, those of a host one after the other and ascending */
-    struct host_place {
-        uint32_t first; /* of its host, in order */
-        uint32_t count; /* ranks of that host */
-    } * places;         /* by rank */
+    size_t count;              /* ranks */
+    int *order;                /* ranks, those of a host one after the other and ascending */
+    struct host_place *places; /* by rank, of its host */
 };
 
 /* Each rank alone. Free in either case. */

@@ -31,11 +31,8 @@ class Communicator(Protocol):
         """Gives every rank what the root has sent; elsewhere ``obj`` is None."""
 
 
-def messages_of(
-    base: Optional[int], sizes: Any, offsets: Any, ranks: int
-) -> List[Tuple[int, int]]:
-    """By rank, where a message of the library begins, and how many bytes it has."""
-    return [((base or 0) + offset, size) for offset, size in zip(offsets[:ranks], sizes[:ranks])]
+#: By rank, where a message of the library begins, and how many bytes it has.
+Messages = List[Tuple[int, int]]
 
 
 class Group:
@@ -102,7 +99,7 @@ class Group:
 
     def _all_to_all(
         self,
-        _context: Any,
+        context: Any,
         _call: Any,
         send: Optional[int],
         send_sizes: Any,
@@ -111,20 +108,30 @@ class Group:
         receive_sizes: Any,
         receive_offsets: Any,
     ) -> int:
-        def exchange() -> None:
-            outgoing = messages_of(send, send_sizes, send_offsets, self.size)
-            incoming = messages_of(receive, receive_sizes, receive_offsets, self.size)
-            mine = [ctypes.string_at(place, size) if size else b"" for place, size in outgoing]
-            parts = [bytes(part) for part in self._communicator.alltoall(mine)]  # type: ignore[attr-defined]
-            if [len(part) for part in parts] != [size for _place, size in incoming]:
-                raise ValueError(
-                    "alltoall gave %s bytes of the ranks, %s were expected"
-                    % ([len(part) for part in parts], [size for _place, size in incoming])
-                )
-            for part, (place, size) in zip(parts, incoming):
-                ctypes.memmove(place, part, size)
+        def messages(base: Optional[int], sizes: Any, offsets: Any) -> Messages:
+            each = zip(offsets[: self.size], sizes[: self.size])
+            return [((base or 0) + offset, size) for offset, size in each]
 
-        return self.callbacks.call(exchange)
+        def exchange() -> None:
+            outgoing = messages(send, send_sizes, send_offsets)
+            self._exchange(context, outgoing, messages(receive, receive_sizes, receive_offsets))
+
+        return self._callbacks_of(context).call(exchange)
+
+    def _callbacks_of(self, _context: Any) -> Callbacks:
+        return self.callbacks
+
+    def _exchange(self, _context: Any, outgoing: Messages, incoming: Messages) -> None:
+        """Sends each rank a message, and receives one of each."""
+        mine = [ctypes.string_at(place, size) if size else b"" for place, size in outgoing]
+        parts = [bytes(part) for part in self._communicator.alltoall(mine)]  # type: ignore[attr-defined]
+        if [len(part) for part in parts] != [size for _place, size in incoming]:
+            raise ValueError(
+                "alltoall gave %s bytes of the ranks, %s were expected"
+                % ([len(part) for part in parts], [size for _place, size in incoming])
+            )
+        for part, (place, size) in zip(parts, incoming):
+            ctypes.memmove(place, part, size)
 
     def close(self) -> None:
         """Ends the group; the communicator stays."""

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from .. import _structs as structs
 from .._library import Callbacks, check, lib, release_with
-from ..groups import Group, messages_of
+from ..groups import Group, Messages
 
 #: Backends that send bytes from one rank to another.
 _SENDING = ("gloo", "nccl")
@@ -82,10 +82,8 @@ class Lane:
         if self.rank != root:
             mine.copy_(there)
 
-    def all_to_all(
-        self, outgoing: List[Tuple[int, int]], incoming: List[Tuple[int, int]]
-    ) -> None:
-        """Sends each rank a message, and receives one of each: (address, size) by rank."""
+    def all_to_all(self, outgoing: Messages, incoming: Messages) -> None:
+        """Sends each rank a message, and receives one of each."""
         group = self.process_group
         ranks = dist.get_process_group_ranks(group)
         if self._cpu:
@@ -171,24 +169,11 @@ class TorchGroup(Group):
         lane, callbacks = self._lanes[context or 0]
         return callbacks.call(lambda: lane.broadcast(root, data, size))
 
-    def _all_to_all(
-        self,
-        context: Any,
-        _call: Any,
-        send: Optional[int],
-        send_sizes: Any,
-        send_offsets: Any,
-        receive: Optional[int],
-        receive_sizes: Any,
-        receive_offsets: Any,
-    ) -> int:
-        lane, callbacks = self._lanes[context or 0]
-        return callbacks.call(
-            lambda: lane.all_to_all(
-                messages_of(send, send_sizes, send_offsets, self.size),
-                messages_of(receive, receive_sizes, receive_offsets, self.size),
-            )
-        )
+    def _callbacks_of(self, context: Any) -> Callbacks:
+        return self._lanes[context or 0][1]
+
+    def _exchange(self, context: Any, outgoing: Messages, incoming: Messages) -> None:
+        self._lanes[context or 0][0].all_to_all(outgoing, incoming)
 
     def _duplicate(self, context: Any, _call: Any, copy: Any) -> int:
         lane, callbacks = self._lanes[context or 0]
