@@ -28,7 +28,9 @@ extern "C" {
  * MPI_THREAD_SERIALIZED.
  *
  * Waits poll with a deadline; on a timeout the message names the ranks that did not come, on every
- * rank within a second after it. MPI itself is never aborted. Messages are copied: the caller's
+ * rank within a second after it. The library never aborts MPI; but Open MPI connects two ranks with
+ * their first message, and ends the job itself when the network is down then (over TCP): mpiexec's
+ * `--mca mpi_preconnect_mpi 1` connects all ranks in MPI_Init. Messages are copied: the caller's
  * memory is its own again when a call returns, however it ends. The group must be freed by all
  * ranks before MPI_Finalize, unless an asynchronous save is under way: then MPI_Finalize calls
  * dcp_finish_saves(), by an attribute of MPI_COMM_SELF, and saves that do not end in time fail. A

@@ -46,6 +46,9 @@ shift
 exec ip netns exec "$name-\$host" unshare --uts sh -c "hostname host\$host && \$*"
 END
 chmod +x "$work/on"
+# Open MPI connects two ranks with their first message, and ends the job when the network is down then: all are connected
+# in the beginning.
+export OMPI_MCA_mpi_preconnect_mpi=1
 export OMPI_MCA_orte_default_hostfile="$work/hosts" OMPI_MCA_plm_rsh_agent="$work/on" OMPI_MCA_plm_rsh_no_tree_spawn=1
 ip netns exec "$name-1" unshare --uts sh -c 'hostname host1 && exec "$@"' sh \
     "$(dirname "$0")/run_ranks.sh" "$mpiexec" $((hosts * ranks)) "$@"
