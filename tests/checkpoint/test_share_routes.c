@@ -47,6 +47,8 @@ struct trial {
     const char *hosts;      /* of each rank, a digit */
     const unsigned *wanted; /* of each tensor, the ranks that want it */
     int slow;               /* a rank */
+    uint64_t
+        false_offset; /* where the first rank says that it has what it received; 0: the truth */
     uint64_t sent;
     uint64_t received[RANKS_MAX];
 };
@@ -69,6 +71,14 @@ static bool wait_until(const unsigned char *const *message, bool there)
         if (pthread_cond_timedwait(&changed, &mutex, &deadline) != 0)
             return false;
     return true;
+}
+
+/* Before what a rank receives is where it says to the others of its host where they find it. */
+static void lie(void *received, size_t ranks)
+{
+    uint64_t *table = (uint64_t *)received - (ranks + 1) / 2 * 2;
+    for (size_t rank = 0; rank < ranks; rank++)
+        table[rank] = current->false_offset;
 }
 
 /* In place of the group's: ranks without messages for each other do not wait for each other. */
@@ -102,6 +112,8 @@ static dcp_status send_and_receive(void *context, const dcp_collective *call, co
     for (int rank = 0; rank < ranks && come; rank++)
         come = wait_until(&under_way[own_rank][rank], false);
     pthread_mutex_unlock(&mutex);
+    if (current->false_offset != 0 && own_rank == 0)
+        lie(receive, (size_t)ranks);
     if (!come)
         return dcp_error_set(DCP_ERR_INTERNAL,
                              "a message of rank %d does not come, or is for its host", own_rank);
@@ -253,6 +265,20 @@ static void a_slow_rank_reads_what_another_received_for_it(void **state)
         must_load(*state, &(struct trial){"11222", everything, .slow = slow});
 }
 
+static void a_window_outside_of_the_memory_is_refused(void **state)
+{
+    struct trial trial = {"1122", everything, .slow = -1, .false_offset = (uint64_t)1 << 40};
+    struct rank ranks[RANKS_MAX];
+    save(*state);
+    current = &trial;
+    ranks_run(ranks, 4, *state, load, &trial);
+    for (int rank = 0; rank < 4; rank++) {
+        assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
+        assert_non_null(strstr(ranks[rank].message, "rank 0 announces "));
+        assert_non_null(strstr(ranks[rank].message, " bytes from 1099511627776 on of the memory"));
+    }
+}
+
 /* One round: of each rank, the ranks that want its window, and the ways that each rank found. */
 struct round {
     const char *hosts;
@@ -371,6 +397,8 @@ int main(void)
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(a_slow_rank_reads_what_another_received_for_it,
                                         directory_setup, directory_teardown),
+        cmocka_unit_test_setup_teardown(a_window_outside_of_the_memory_is_refused, directory_setup,
+                                        directory_teardown),
         cmocka_unit_test(all_ranks_find_the_same_ways),
     };
     return cmocka_run_group_tests(tests, make_contents, free_contents);
