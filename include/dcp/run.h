@@ -206,6 +206,8 @@ typedef struct dcp_run_options {
     const dcp_run_mirror *mirrors;
     size_t mirror_count;
     const dcp_run_emergency *emergency; /**< NULL: there are no emergency saves */
+    double timeout_seconds; /**< deadline of each wait for other ranks: the run's own waits, and
+                               those of `save`, `chain` and `load` if they say none; 0: 1800 */
 } dcp_run_options;
 
 /** What a run was resumed from. Texts are borrowed from the run. */

@@ -13,6 +13,7 @@
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
 #include "run/run_signal.h"
+#include "run/run_tell.h"
 
 /* Steps that are saved after a signal: ranks may be one apart. */
 enum { STEPS_AFTER_SIGNAL = 2 };
@@ -58,9 +59,8 @@ dcp_status run_emergency_open(dcp_run *run)
     emergency->steps_left = STEPS_AFTER_SIGNAL;
     if (!run->options.emergency)
         return DCP_OK;
-    RETURN_IF_ERROR(dcp_group_agree(run->options.group, set_places(run), 0));
-    RETURN_IF_ERROR(
-        dcp_group_broadcast(run->options.group, 0, sizeof emergency->job, 0, &emergency->job));
+    RETURN_IF_ERROR(run_agree(run, set_places(run)));
+    RETURN_IF_ERROR(run_broadcast(run, &emergency->job, sizeof emergency->job));
     emergency->job >>= 2; /* a number of 63 bits in names */
     return DCP_OK;
 }

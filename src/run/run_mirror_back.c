@@ -251,7 +251,7 @@ static dcp_status fetch_together(struct fetching *fetching)
     if (status == DCP_OK && run->rank == 0 && fetching->status != DCP_OK)
         status = error_restore(&fetching->error);
     pthread_mutex_destroy(&fetching->mutex);
-    return dcp_group_agree(run->options.group, status, 0);
+    return run_agree(run, status);
 }
 
 /* ---- the calls ---- */

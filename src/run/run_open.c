@@ -19,6 +19,9 @@
 /* That closing a run waits for removals; a slow one goes on at the next save. */
 #define CLOSE_SECONDS 10.0
 
+/* As of calls of a group. */
+#define LONGEST_DEADLINE 1e9
+
 double run_now(void)
 {
     return (double)clock_monotonic_ns() / 1e9;
@@ -60,7 +63,25 @@ static dcp_status check_options(const dcp_run_options *options)
         !is_amount(options->visible_seconds))
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "an interval, limit or margin of a run is negative or not finite");
+    if (!(options->timeout_seconds >= 0 && options->timeout_seconds <= LONGEST_DEADLINE))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the deadline of a run is %g seconds, expected 0 to %g",
+                             options->timeout_seconds, LONGEST_DEADLINE);
     return DCP_OK;
+}
+
+static void set_deadline(double *seconds, const dcp_run *run)
+{
+    if (*seconds == 0)
+        *seconds = run->options.timeout_seconds;
+}
+
+/* The run's, where its parts have none. */
+static void set_deadlines(dcp_run *run)
+{
+    set_deadline(&run->save.timeout_seconds, run);
+    set_deadline(&run->chain_options.timeout_seconds, run);
+    set_deadline(&run->load.timeout_seconds, run);
 }
 
 static dcp_status read_options(dcp_run *run, const dcp_run_options *options,
@@ -78,6 +99,7 @@ static dcp_status read_options(dcp_run *run, const dcp_run_options *options,
         RETURN_IF_ERROR(sized_read(&run->keep, sizeof run->keep, ours->keep, ours->keep->size_of,
                                    "dcp_run_keep"));
     RETURN_IF_ERROR(check_options(ours));
+    set_deadlines(run);
     if (run->chain_options.fallback_path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "a run has no fallback path");
     return run_own_set_pattern(&run->own, ours->pattern, ours->layout);
@@ -185,14 +207,14 @@ static dcp_status open_run(dcp_run *run, const char *path)
                                          .identity = run->own.identity,
                                          .spared = run_mirrors_spare,
                                          .spared_context = &run->mirrors};
-    RETURN_IF_ERROR(dcp_group_agree(run->options.group, prepare(run, path), 0));
+    RETURN_IF_ERROR(run_agree(run, prepare(run, path)));
     RETURN_IF_ERROR(open_directory(run));
     RETURN_IF_ERROR(run_emergency_open(run));
     set_schedule(run);
     dcp_status status = run->rank == 0 ? run_mirrors_init(&run->mirrors, run) : DCP_OK;
     if (status == DCP_OK && run->rank == 0 && run->options.keep)
         status = run_background_init(&run->background, run->root, &prune);
-    RETURN_IF_ERROR(dcp_group_agree(run->options.group, status, 0));
+    RETURN_IF_ERROR(run_agree(run, status));
     return make_chain(run);
 }
 
@@ -231,9 +253,11 @@ dcp_status dcp_run_open_sized(const char *path, const dcp_run_options *options, 
     if (!made)
         return error_no_memory(sizeof *made, "a run");
     dcp_status status = read_options(made, options, &sizes);
+    if (status != DCP_OK)
+        made->options.timeout_seconds = 0; /* it may be what is wrong */
     made->rank = dcp_group_rank(made->options.group);
     made->size = dcp_group_size(made->options.group);
-    status = dcp_group_agree(made->options.group, status, 0);
+    status = run_agree(made, status);
     if (status == DCP_OK)
         status = open_run(made, path);
     if (status == DCP_OK)

@@ -112,7 +112,7 @@ static dcp_status load(dcp_run *run, const struct run_choice *choice)
     /* What flags leave out need not be there. */
     options.allow_unused_patterns =
         options.allow_unused_patterns || patterns.count > run->load.exclude_count;
-    status = dcp_group_agree(run->options.group, status, 0);
+    status = run_agree(run, status);
     if (status == DCP_OK)
         status = load_when_visible(run, choice->path, &options);
     memory_release(patterns.names);
@@ -199,12 +199,12 @@ dcp_status dcp_run_resume_sized(dcp_run *run, dcp_run_resumed *resumed, size_t r
         return dcp_error_set(DCP_ERR_ARGUMENT, "a resume needs its run");
     struct run_choice *choice = memory_allocate_zeroed(1, sizeof *choice);
     dcp_status status = choice ? DCP_OK : error_no_memory(sizeof *choice, "a resume");
-    status = dcp_group_agree(run->options.group, status, 0);
+    status = run_agree(run, status);
     run_chooser_init(&chooser, run);
     if (status == DCP_OK && choice)
         status = try_all(run, &chooser, choice);
     if (status == DCP_OK && choice)
-        status = dcp_group_agree(run->options.group, keep_result(run, choice), 0);
+        status = run_agree(run, keep_result(run, choice));
     if (status == DCP_OK)
         run_mirrors_post(&run->mirrors, NULL);
     if (status == DCP_OK && choice && resumed) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "run/run_tell.h"
 
 /* The longest wait for a removal; other ranks wait for rank 0 meanwhile. */
 #define LONGEST_WAIT    600.0
@@ -47,7 +48,7 @@ bool run_room_found(dcp_run *run, dcp_status status)
     error_save(&error);
     if (run->rank == 0)
         found = wait_for_removal(run);
-    if (dcp_group_broadcast(run->options.group, 0, sizeof found, 0, &found) != DCP_OK)
+    if (run_broadcast(run, &found, sizeof found) != DCP_OK)
         found = 0;
     error_restore(&error);
     if (found && run->rank == 0)

@@ -10,6 +10,7 @@
 #include "run/run_emergency.h"
 #include "run/run_manager.h"
 #include "run/run_room.h"
+#include "run/run_tell.h"
 
 /* ---- the end of a save ---- */
 
@@ -213,7 +214,7 @@ static dcp_status save_state(dcp_run *run, int64_t step, int32_t overwrite, dcp_
     options.figures = run->chain ? NULL : figures;
     options.after_commit = run_committed;
     options.after_commit_context = run;
-    status = dcp_group_agree(run->options.group, status, 0);
+    status = run_agree(run, status);
     if (status == DCP_OK && run->chain)
         status = dcp_save_async(run->options.state, path, &options, &run->saving);
     else if (status == DCP_OK)
@@ -227,11 +228,10 @@ static dcp_status save_state(dcp_run *run, int64_t step, int32_t overwrite, dcp_
 static dcp_status try_once(dcp_run *run, int64_t step, dcp_status filed, dcp_figures *figures)
 {
     int32_t overwrite = DCP_OVERWRITE_REFUSE;
-    dcp_group *group = run->options.group;
     if (filed == DCP_OK && run->rank == 0)
         filed = prepare_place(run, step, &overwrite);
-    RETURN_IF_ERROR(dcp_group_agree(group, filed, 0));
-    RETURN_IF_ERROR(dcp_group_broadcast(group, 0, sizeof overwrite, 0, &overwrite));
+    RETURN_IF_ERROR(run_agree(run, filed));
+    RETURN_IF_ERROR(run_broadcast(run, &overwrite, sizeof overwrite));
     return save_state(run, step, overwrite, figures);
 }
 

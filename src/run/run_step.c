@@ -8,6 +8,7 @@
 #include "run/run_emergency.h"
 #include "run/run_manager.h"
 #include "run/run_signal.h"
+#include "run/run_tell.h"
 
 /* Seconds between exchanges where steps are shorter: while a save is under way, and otherwise. */
 #define LOOK_SAVING 0.25
@@ -74,8 +75,7 @@ static dcp_status exchange(dcp_run *run, bool *ended)
     bool saving = false;
     run->looks[0] = mine;
     if (run->size > 1)
-        RETURN_IF_ERROR(
-            dcp_group_all_gather(run->options.group, &mine, sizeof mine, 0, run->looks));
+        RETURN_IF_ERROR(run_gather(run, &mine, sizeof mine, run->looks));
     for (int i = 0; i < run->size; i++) {
         take_stop(run, (enum run_stop)run->looks[i].stop);
         saving = saving || run->looks[i].saving;

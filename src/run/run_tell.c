@@ -42,11 +42,26 @@ static void append_text(struct buffer *message, const char *text)
 typedef void (*append_function)(struct buffer *message, const void *decision);
 typedef dcp_status (*read_function)(struct reader *reader, void *decision);
 
+dcp_status run_agree(const dcp_run *run, dcp_status mine)
+{
+    return dcp_group_agree(run->options.group, mine, run->options.timeout_seconds);
+}
+
+dcp_status run_broadcast(const dcp_run *run, void *data, size_t size)
+{
+    return dcp_group_broadcast(run->options.group, 0, size, run->options.timeout_seconds, data);
+}
+
+dcp_status run_gather(const dcp_run *run, const void *data, size_t size, void *gathered)
+{
+    return dcp_group_all_gather(run->options.group, data, size, run->options.timeout_seconds,
+                                gathered);
+}
+
 /* status: rank 0's. Ranks agree before the message and after it. */
 static dcp_status tell(const dcp_run *run, dcp_status status, append_function append,
                        read_function read, void *decision)
 {
-    dcp_group *group = run->options.group;
     struct buffer message;
     struct reader reader;
     buffer_init(&message, MESSAGE_SIZE);
@@ -56,12 +71,12 @@ static dcp_status tell(const dcp_run *run, dcp_status status, append_function ap
         buffer_append_zeros(&message, MESSAGE_SIZE - message.size);
         status = buffer_status(&message);
     }
-    status = dcp_group_agree(group, status, 0);
+    status = run_agree(run, status);
     if (status == DCP_OK)
-        status = dcp_group_broadcast(group, 0, MESSAGE_SIZE, 0, message.data);
+        status = run_broadcast(run, message.data, MESSAGE_SIZE);
     if (status == DCP_OK) {
         reader_init(&reader, message.data, message.size);
-        status = dcp_group_agree(group, run->rank == 0 ? DCP_OK : read(&reader, decision), 0);
+        status = run_agree(run, run->rank == 0 ? DCP_OK : read(&reader, decision));
     }
     buffer_free(&message);
     return status;
@@ -140,7 +155,7 @@ dcp_status run_tell_choice(const dcp_run *run, dcp_status status, struct run_cho
 dcp_status run_tell_flag(const dcp_run *run, bool *flag)
 {
     uint8_t byte = *flag;
-    RETURN_IF_ERROR(dcp_group_broadcast(run->options.group, 0, sizeof byte, 0, &byte));
+    RETURN_IF_ERROR(run_broadcast(run, &byte, sizeof byte));
     *flag = byte != 0;
     return DCP_OK;
 }

@@ -2,6 +2,7 @@
 /* What a run makes of disks, clocks, times and directories that are not as they should be. */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -251,6 +252,81 @@ static void a_run_of_10000_entries_is_resumed(void **state)
     scene_expect_latest(run, "step_5000");
 }
 
+/* ---- ranks ---- */
+
+#define DEADLINE 0.3
+
+/* What the last rank does not do any more. */
+enum absence { ABSENT_OPEN, ABSENT_RESUME, ABSENT_STEP, ABSENT_SAVE, ABSENT_NEVER };
+
+static dcp_status call(struct job *job, enum absence number)
+{
+    job_train_to(job, 10);
+    switch (number) {
+    case ABSENT_RESUME:
+        return dcp_run_resume(job->run, NULL);
+    case ABSENT_STEP:
+        return dcp_run_step(job->run, 10);
+    case ABSENT_SAVE:
+        return dcp_run_save(job->run, 10);
+    default:
+        return DCP_OK;
+    }
+}
+
+/* Ends with the first call that fails. */
+static dcp_status work_until(struct rank *self)
+{
+    const enum absence *absence = self->context;
+    struct job job;
+    dcp_status status;
+    job_make(&job, self->rank, self->size);
+    const dcp_run_options options = {.group = self->group,
+                                     .state = job.state,
+                                     .mode = DCP_RUN_BLOCKING,
+                                     .stop_on_signals = true,
+                                     .timeout_seconds = DEADLINE};
+    enum absence end = self->rank + 1 == self->size ? *absence : ABSENT_NEVER, next = ABSENT_OPEN;
+    if (next == end)
+        status = DCP_OK;
+    else
+        status = dcp_run_open(self->path, &options, &job.run);
+    while (status == DCP_OK && ++next < end)
+        status = call(&job, next);
+    dcp_run_close(job.run);
+    job_free(&job);
+    return status;
+}
+
+static void a_rank_that_does_not_come_is_named_in_time(void **state)
+{
+    struct rank ranks[RANKS_MAX];
+    for (enum absence absence = ABSENT_OPEN; absence <= ABSENT_NEVER; absence++) {
+        int64_t start = clock_monotonic_ns();
+        ranks_run(ranks, 3, path_in(state, "run"), work_until, &absence);
+        for (int rank = 0; rank < 3; rank++) {
+            bool told = absence != ABSENT_NEVER && rank < 2;
+            assert_int_equal(ranks[rank].status, told ? DCP_ERR_TIMEOUT : DCP_OK);
+            if (told)
+                expect_words(ranks[rank].message, "rank 2 did not make this call within 0.3 s");
+        }
+        assert_true((double)(clock_monotonic_ns() - start) / 1e9 < 20);
+    }
+}
+
+static void wrong_deadlines_are_refused(void **state)
+{
+    static const double wrong[] = {-1, 2e9, (double)NAN};
+    struct job job;
+    job_make(&job, 0, 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const dcp_run_options options = {.state = job.state, .timeout_seconds = wrong[i]};
+        must_fail(dcp_run_open(path_in(state, "run"), &options, &job.run), DCP_ERR_ARGUMENT,
+                  "the deadline of a run is ");
+    }
+    job_free(&job);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
 
 int main(void)
@@ -264,6 +340,8 @@ int main(void)
         TEST(later_steps_that_remain_are_told),
         TEST(foreign_names_do_no_harm),
         TEST(a_run_of_10000_entries_is_resumed),
+        TEST(a_rank_that_does_not_come_is_named_in_time),
+        TEST(wrong_deadlines_are_refused),
     };
     const char *temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     snprintf(disk, sizeof disk, "%.40s/dcp-trouble-XXXXXX", temporary);
