@@ -2,6 +2,7 @@
 #include "group/host_ranks.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -41,23 +42,42 @@ void host_ranks_free(struct host_ranks *hosts)
     *hosts = (struct host_ranks){0};
 }
 
-/* As many steps as there are ranks for each host, of which there are few next to ranks. */
+/* Of ranks, by rank: numbers of their hosts. */
+struct host_numbers {
+    const unsigned char *first;
+    size_t apart;
+};
+
+static uint64_t number_of(const struct host_numbers *numbers, int rank)
+{
+    return load_u64(numbers->first + (size_t)rank * numbers->apart);
+}
+
+/* By number, and the ranks of one number in ascending order. */
+static int compare_ranks(const void *left, const void *right, void *numbers)
+{
+    int a = *(const int *)left, b = *(const int *)right;
+    uint64_t number_a = number_of(numbers, a), number_b = number_of(numbers, b);
+    if (number_a != number_b)
+        return number_a < number_b ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
 void host_ranks_join(struct host_ranks *hosts, const unsigned char *numbers, size_t apart)
 {
-    size_t placed = 0;
-    for (size_t rank = 0; rank < hosts->count; rank++)
-        hosts->places[rank].count = 0;
-    for (size_t rank = 0; rank < hosts->count; rank++) {
-        size_t first = placed;
-        uint64_t number = load_u64(numbers + rank * apart);
-        if (hosts->places[rank].count != 0)
-            continue;
-        for (size_t other = rank; other < hosts->count; other++)
-            if (other == rank || (number != 0 && load_u64(numbers + other * apart) == number))
-                hosts->order[placed++] = (int)other;
-        for (size_t i = first; i < placed; i++)
+    struct host_numbers by_rank = {numbers, apart};
+    for (size_t i = 0; i < hosts->count; i++)
+        hosts->order[i] = (int)i;
+    qsort_r(hosts->order, hosts->count, sizeof *hosts->order, compare_ranks, &by_rank);
+    for (size_t first = 0, next; first < hosts->count; first = next) {
+        uint64_t number = number_of(&by_rank, hosts->order[first]);
+        next = first + 1;
+        while (next < hosts->count && number != 0 &&
+               number_of(&by_rank, hosts->order[next]) == number)
+            next++;
+        for (size_t i = first; i < next; i++)
             hosts->places[hosts->order[i]] =
-                (struct host_place){(uint32_t)first, (uint32_t)(placed - first)};
+                (struct host_place){(uint32_t)first, (uint32_t)(next - first)};
     }
 }
 

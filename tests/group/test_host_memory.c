@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "fault/failing_allocator.h"
+#include "fault/real_syscall.h"
 #include "group/group.h"
 #include "group/host_memory.h"
 #include "group/thread_ranks.h"
@@ -28,8 +29,11 @@ struct hosts {
     unsigned apart;  /* there is no such memory */
     unsigned full;   /* nor room for it */
     unsigned grown;  /* it is not of the size that was said */
+    unsigned narrow; /* it cannot be mapped */
+    unsigned blind;  /* nor that of others */
     unsigned failed; /* before it begins */
     unsigned old;    /* the system knows one flag alone */
+    unsigned dim;    /* nor does it tell when a process ends */
 };
 
 static _Thread_local struct hosts own;
@@ -57,6 +61,33 @@ int ftruncate(int file, off_t length)
     return (int)syscall(SYS_ftruncate, file, own.grown ? length + 4096 : length);
 }
 
+/* NOLINTBEGIN(bugprone-reserved-identifier) */
+void *__real_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset);
+
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+{
+    if (protection & PROT_WRITE ? own.narrow : own.blind) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap(address, size, protection, flags, file, offset);
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+long syscall(long number, ...)
+{
+    va_list list;
+    va_start(list, number);
+    const struct syscall_arguments arguments = syscall_arguments(list);
+    va_end(list);
+    if (own.dim && number == SYS_pidfd_open) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return real_syscall(number, &arguments);
+}
+
 /* Bytes for what comes from other hosts. */
 enum { BETWEEN = 5000 };
 
@@ -70,7 +101,7 @@ static bool should_reach(const struct thread_rank *self, int other)
 {
     const struct hosts *hosts = self->context;
     bool derived = !group_can_pass(self->group);
-    if (other == self->rank || hosts->full || hosts->grown)
+    if (other == self->rank || hosts->full || hosts->grown || hosts->narrow || hosts->blind)
         return false;
     return derived ? !hosts->apart : !((hosts->apart >> other | hosts->apart >> self->rank) & 1);
 }
@@ -128,7 +159,10 @@ static dcp_status share_memory(struct thread_rank *self)
     own.apart = hosts->apart >> self->rank & 1;
     own.full = hosts->full >> self->rank & 1;
     own.grown = hosts->grown >> self->rank & 1;
+    own.narrow = hosts->narrow >> self->rank & 1;
+    own.blind = hosts->blind >> self->rank & 1;
     own.old = hosts->old >> self->rank & 1;
+    own.dim = hosts->dim >> self->rank & 1;
     dcp_status status = DCP_OK;
     if (hosts->failed >> self->rank & 1)
         status = dcp_error_set(DCP_ERR_IO, "it failed before");
@@ -161,7 +195,7 @@ static void ranks_of_a_host_read_each_other(void **state)
     (void)state;
     for (int size = 1; size <= RANKS_MAX; size++)
         for (unsigned old = 0; old < 4; old++)
-            must_share(size, (struct hosts){.old = old});
+            must_share(size, (struct hosts){.old = old, .dim = ~old});
 }
 
 static void those_of_another_host_do_not(void **state)
@@ -177,6 +211,8 @@ static void if_one_cannot_none_of_its_host_does(void **state)
     for (int rank = 0; rank < 3; rank++) {
         must_share(3, (struct hosts){.full = 1U << rank});
         must_share(3, (struct hosts){.grown = 1U << rank});
+        must_share(3, (struct hosts){.narrow = 1U << rank});
+        must_share(3, (struct hosts){.blind = 1U << rank});
     }
 }
 
@@ -233,6 +269,7 @@ struct meetings {
     int slow;          /* a rank that takes a while to read */
     int fails;         /* a rank that leaves after some rounds; -1: none */
     bool stays_silent; /* it begins no more rounds, but has not left */
+    unsigned dim;      /* as of hosts */
 };
 
 /* Whether two ranks have something for each other in a round; each has what all others read. */
@@ -275,7 +312,7 @@ static dcp_status meet_often(struct thread_rank *self)
 {
     const struct meetings *meetings = self->context;
     struct host_memory *memory;
-    own = (struct hosts){0};
+    own = (struct hosts){.dim = meetings->dim >> self->rank & 1};
     dcp_status status = host_memory_open(self->group, &call, DCP_OK, 2 * BYTES, 0, &memory);
     bool ends = meetings->fails == self->rank;
     for (int round = 0; status == DCP_OK && round < (ends ? ROUNDS / 2 : ROUNDS); round++)
@@ -294,7 +331,7 @@ static void ranks_of_a_host_meet(void **state)
     (void)state;
     for (int size = 2; size <= RANKS_MAX; size++)
         for (int slow = 0; slow < size; slow++) {
-            struct meetings meetings = {slow, -1, false};
+            struct meetings meetings = {slow, -1, false, 1U << slow};
             thread_ranks_run(size, true, meet_often, &meetings, ranks);
             for (int rank = 0; rank < size; rank++)
                 if (ranks[rank].status != DCP_OK)
@@ -309,7 +346,7 @@ static void a_rank_that_leaves_ends_it_for_all(void **state)
     (void)state;
     for (int silent = 0; silent < 2; silent++)
         for (int fails = 0; fails < 4; fails++) {
-            struct meetings meetings = {-1, fails, silent};
+            struct meetings meetings = {-1, fails, silent, 0xa};
             thread_ranks_run(4, false, meet_often, &meetings, ranks);
             bool named = false;
             for (int rank = 0; rank < 4; rank++) {
