@@ -103,8 +103,12 @@ dcp_status share_messages_send(struct share_messages *messages, const struct dcp
     const struct share_round *round = messages->round;
     const struct share_routes *routes = &round->routes;
     const unsigned char *shared = host_memory_own(messages->memory);
-    const struct group_multicast multicast = {round->sizes, own,           routes->to,
-                                              routes->from, round->places, messages->scratch};
+    const struct group_multicast multicast = {.sizes = round->sizes,
+                                              .send = own,
+                                              .to = routes->to,
+                                              .from = routes->from,
+                                              .places = round->places,
+                                              .scratch = messages->scratch};
     RETURN_IF_ERROR(host_memory_meet(messages->memory, call, routes->meets, note, messages->notes));
     if (host_memory_is_whole(messages->memory))
         return DCP_OK;
